@@ -39,7 +39,7 @@ check: $(READY)  ## Style, types, layers, generated files
 
 generate: $(READY)  ## Write again what is generated from the models and the planner's tables
 	$(PYTHON) -m slipway.api.crd crds charts/slipway/files deploy/kustomize
-	$(PYTHON) -m docs.generate
+	$(PYTHON) -m docs.generators.pages
 
 kustomize: $(READY)  ## Write the kustomize base again, after a change of the chart; builds Helm where there is none
 	$(PYTHON) -m tests.chart.kustomize
@@ -50,7 +50,7 @@ mistakes: $(READY)  ## Make every mistake of docs/mistakes.md on real clusters, 
 	rm -f $(MISTAKES)
 	SLIPWAY_MISTAKES=$(MISTAKES) $(PYTHON) -m pytest tests/controlplane/test_crd.py tests/controlplane/test_operator.py \
 		tests/controlplane/test_waiting.py tests/controlplane/test_rejections.py tests/e2e/test_mistakes.py
-	$(PYTHON) -m docs.mistakes $(MISTAKES)
+	$(PYTHON) -m docs.generators.mistakes $(MISTAKES)
 
 format: $(READY)
 	ruff check --fix .

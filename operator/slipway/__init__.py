@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from slipway.version import VERSION
 
 if TYPE_CHECKING:
-    from slipway.client.asynchronous import AsyncClient
     from slipway.client.blocking import Client, Job
+    from slipway.client.cluster_client import AsyncClient
     from slipway.client.errors import (
         AlreadyExists,
         AlreadyFinished,
@@ -67,7 +67,7 @@ _HOMES = {
         "GPU",
         "TPU",
     ),
-    "client.asynchronous": ("AsyncClient",),
+    "client.cluster_client": ("AsyncClient",),
     "local.client.client": ("AsyncLocalClient",),
     "local.client.blocking": ("LocalClient",),
     "client.blocking": ("Client", "Job"),

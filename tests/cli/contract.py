@@ -26,8 +26,8 @@ from slipway.cli.submit import submit
 from slipway.cli.wait import wait
 from slipway.cli.why import why
 from slipway.client.logs import Line, Selection
-from slipway.client.logs.source import LogBroken, LogGone, LogQuery
-from slipway.client.manifest import manifest
+from slipway.client.logs.interface import LogBroken, LogGone, LogQuery
+from slipway.client.manifests.reading import manifest
 from slipway.client.target import Target
 from tests.waiting import ANSWER_SECONDS, passing, until
 

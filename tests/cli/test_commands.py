@@ -25,7 +25,7 @@ from slipway.api.names import SERVED_NAMESPACES
 from slipway.cli.main import COMMANDS, main
 from slipway.client import errors
 from slipway.client.blocking import Client
-from slipway.client.manifest import manifest
+from slipway.client.manifests.reading import manifest
 from slipway.devcluster.native.provider import NativeCluster
 from tests.kubectl import Kubectl
 from tests.running import Jobs

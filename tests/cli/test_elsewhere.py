@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from slipway.cli.common import retargeted, targeted
 from slipway.cli.list import list_
 from slipway.cli.submit import submit
-from slipway.client.logs import hosts
+from slipway.client.logs import host_log
 from slipway.client.target import Target
 from tests.cli.contract import Contract
 from tests.client.memory import MemoryTarget
@@ -21,7 +21,7 @@ class TestMemory(Contract):
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosts, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(host_log, "ROUND_SECONDS", 0.05)
 
 
 @click.command()

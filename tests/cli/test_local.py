@@ -16,8 +16,8 @@ from slipway.cli.local import local
 from slipway.cli.machine import Device, mounted_device
 from slipway.cli.main import main
 from slipway.client.errors import Refused
-from slipway.client.manifest import manifest
-from slipway.client.mounts import mounts
+from slipway.client.manifests.mounts import mounts
+from slipway.client.manifests.reading import manifest
 from slipway.local.client.blocking import LocalClient
 from slipway.local.client.client import AsyncLocalClient
 from slipway.local.conversion.devices import Device as DeviceNode

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from slipway.cli.main import main
-from slipway.client.asynchronous import AsyncClient
+from slipway.client.cluster_client import AsyncClient
 from slipway.client.errors import NotFound, Refused
 from tests.cli.api_server import ApiServer, job
 from tests.serving import kubeconfig

@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from slipway.cli.main import COMMANDS, main
-from slipway.client.manifest import manifest
+from slipway.client.manifests.reading import manifest
 from tests.cli.api_server import NOW, ApiServer, failed, job
 
 FLAGS = ("--image", "a:1", "--name", "other", "-e", "A=1", "--", "true")

@@ -20,14 +20,15 @@ from slipway.cli.describe import show
 from slipway.cli.list import show_wide, table
 from slipway.cli.render import explanation
 from slipway.cli.top import Metrics, usage, usage_table
-from slipway.client.manifest import manifest
-from slipway.client.model import Description, Event, JobState, Stored
-from slipway.client.pictures.account import accounts, shares
+from slipway.cli.value_sources import values
+from slipway.client.description import Description, Event
+from slipway.client.manifests.reading import manifest
+from slipway.client.model import JobState, Stored
+from slipway.client.pictures.chip_hours import accounts, shares
+from slipway.client.pictures.formats import span
+from slipway.client.pictures.host_matrix import matrix
 from slipway.client.pictures.live import overview, picture
-from slipway.client.pictures.matrix import matrix
 from slipway.client.pictures.timeline import timeline
-from slipway.client.pictures.words import span
-from slipway.client.provenance import values
 from slipway.core.vocabulary.endings import ENDINGS
 
 GOLDEN = Path(__file__).parent / "golden"

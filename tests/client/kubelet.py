@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from slipway.api.places import HEAD, Place, pod_name, worker
-from slipway.client.asynchronous import AsyncClient
+from slipway.client.cluster_client import AsyncClient
 from slipway.client.logs.items import SECOND
 from tests.serving import kubeconfig, served
 from tests.waiting import passing

@@ -17,11 +17,12 @@ from slipway.api.places import Place, pod_name, worker
 from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
 from slipway.apiserver.watch import Event as Change
 from slipway.client import errors
-from slipway.client.hosts import PodSeen
+from slipway.client.description import Event
+from slipway.client.host_states import PodSeen
+from slipway.client.logs.interface import COMBINED, LogBroken, LogGone, LogQuery
 from slipway.client.logs.items import SECOND, nanoseconds
-from slipway.client.logs.pods import LogPod
-from slipway.client.logs.source import COMBINED, LogBroken, LogGone, LogQuery
-from slipway.client.model import Event, JobState, Stored
+from slipway.client.logs.log_pod import LogPod
+from slipway.client.model import JobState, Stored
 from slipway.client.target import Target
 from slipway.client.verbs import Verbs
 from tests.waiting import passing

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from slipway.api.places import worker
 from slipway.apiserver.history_pages import KEY, page_name
 from slipway.cli.main import main
-from slipway.client.asynchronous import AsyncClient
 from slipway.client.blocking import Client
+from slipway.client.cluster_client import AsyncClient
+from slipway.client.description import ProfileOfJob
 from slipway.client.errors import NotFound
-from slipway.client.manifest import manifest
-from slipway.client.model import ProfileOfJob
+from slipway.client.manifests.reading import manifest
 from slipway.controller.act import history
 from tests.kubectl import Kubectl
 from tests.running import Jobs

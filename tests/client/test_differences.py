@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.client.differences import differences
+from slipway.client.manifests.differences import differences
 
 Spec = dict[str, Any]
 SPOT = {"type": "v5e-16", "spot": True}

@@ -9,7 +9,7 @@ import pytest
 
 from slipway.apiserver.errors import from_response
 from slipway.client import errors
-from slipway.client.answers import NO_SLICEJOBS, typed
+from slipway.client.api_errors import NO_SLICEJOBS, typed
 from slipway.client.errors import HostFailure, JobError, JobInfo
 
 INFO = JobInfo("train", "failed", "TPU")

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 from slipway.api.status import SliceJobStatus
 from slipway.cli.main import main
-from slipway.client.blocking import failure
-from slipway.client.manifest import check, manifest
+from slipway.cli.value_sources import OPERATOR, values
+from slipway.client.manifests.reading import check, manifest
 from slipway.client.model import JobState, Stored
-from slipway.client.provenance import OPERATOR, values
+from slipway.client.outcome import failure
 
 NVIDIA = {"vendor": "nvidia", "count": 2}
 JOBS: dict[str, tuple[dict[str, Any], str, str, str]] = {

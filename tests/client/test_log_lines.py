@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slipway.api.places import worker
 from slipway.client.logs.items import SECOND, Line, nanoseconds
-from slipway.client.logs.lines import Cursor, Piece, Splitter, parse
+from slipway.client.logs.stream_lines import Cursor, Piece, Splitter, parse
 
 START = 1_800_000_000 * SECOND
 Written = list[tuple[int, bytes]]

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from slipway.api.places import HEAD, pod_name, worker
 from slipway.client import errors
-from slipway.client.asynchronous import AsyncClient
-from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow, following, hosts
+from slipway.client.cluster_client import AsyncClient
+from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow, host_log, job_logs
 from slipway.client.logs.items import SECOND
 from tests.client.kubelet import PODS, START, Log, Server, at, joined, numbered, refused
 from tests.waiting import passing
@@ -25,10 +25,10 @@ NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosts, "_PAUSES", (0.01,) * 5)
-    monkeypatch.setattr(hosts, "ROUND_SECONDS", 0.05)
-    monkeypatch.setattr(hosts, "_LONGEST_ROUND_SECONDS", 0.1)
-    monkeypatch.setattr(hosts, "_CUT_SECONDS", 0.1)
+    monkeypatch.setattr(host_log, "_PAUSES", (0.01,) * 5)
+    monkeypatch.setattr(host_log, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(host_log, "_LONGEST_ROUND_SECONDS", 0.1)
+    monkeypatch.setattr(host_log, "_CUT_SECONDS", 0.1)
 
 
 async def read(client: AsyncClient, selection: Selection = FOLLOW, name: str = "train") -> list[Item]:
@@ -267,8 +267,8 @@ async def test_a_job_that_is_deleted_ends_the_log(tmp_path: Path) -> None:
 async def test_512_hosts_are_read_over_64_streams(
     follow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts, "ROUND_SECONDS", 1.0)
-    monkeypatch.setattr(hosts, "_LONGEST_ROUND_SECONDS", 1.0)
+    monkeypatch.setattr(host_log, "ROUND_SECONDS", 1.0)
+    monkeypatch.setattr(host_log, "_LONGEST_ROUND_SECONDS", 1.0)
     server = Server(4, 128)
     logs = await server.begin(0)
     for index, log in enumerate(logs):
@@ -401,7 +401,7 @@ async def test_without_history_only_new_lines_come(started: list[bytes], tmp_pat
 async def test_new_lines_of_hosts_that_are_read_in_turns_are_no_part_of_the_last_ones(
     tail: int, started: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "STREAMS", 1)
+    monkeypatch.setattr(job_logs, "STREAMS", 1)
     server = Server(1, 2)
     log, _ = await server.begin(0)
     log.write(*started)

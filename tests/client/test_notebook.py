@@ -9,7 +9,7 @@ from rich.console import Console
 
 from slipway.client.blocking import Client
 from slipway.client.errors import JobCancelled, WaitTimeout
-from slipway.client.pictures import output
+from slipway.client.pictures import console
 from tests.running import Jobs
 from tests.waiting import ANSWER_SECONDS
 
@@ -40,7 +40,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
         def __init__(self, **options: Any) -> None:
             super().__init__(force_jupyter=True, **options)
 
-    monkeypatch.setattr(output, "Console", Notebook)
+    monkeypatch.setattr(console, "Console", Notebook)
     return found
 
 

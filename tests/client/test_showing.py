@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from io import StringIO
 
 from slipway.api.places import Place, worker
-from slipway.client.manifest import manifest
+from slipway.client.manifests.reading import manifest
 from slipway.client.model import JobState
-from slipway.client.pictures.follow import follow
+from slipway.client.pictures.console import Console
 from slipway.client.pictures.live import LiveView
-from slipway.client.pictures.output import Console
+from slipway.client.show import follow
 from tests.client.memory import MemoryTarget
 
 HOSTS = 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.client.asynchronous import AsyncClient
+from slipway.client.cluster_client import AsyncClient
 from tests.apiserver.replay import answer, listing, replaying, watching
 from tests.serving import kubeconfig
 

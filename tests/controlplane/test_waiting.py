@@ -104,7 +104,7 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
         {"accelerator": {"type": "v5p-16"}},
         "NodesTainted",
         "v5p-16-0, v5p-16-1, v5p-16-2 and 1 more have spot nodes, and accelerator.spot is not true",
-        "apply it anew with accelerator.spot: true",
+        "recreate the job with accelerator.spot: true",
     ),
     "a selector that nothing has": (
         nothing,
@@ -118,7 +118,7 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
         {"accelerator": SPOT, "slices": 5},
         "TooFewNodes",
         "4 of 5 slices have room: there are 4 node pools of v5p-16",
-        "apply it anew with acceptableSlices: [4]",
+        "recreate the job with acceptableSlices: [4]",
     ),
     "held by another job": (
         other_job,
@@ -139,7 +139,7 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
         {"accelerator": SPOT},
         "PriorityTooLow",
         "this job's priority is 0, and the scheduler preempts only pods of a lower one",
-        "apply it anew with a priorityClassName whose value is above 1000: the scheduler may then preempt pod ",
+        "recreate the job with a priorityClassName whose value is above 1000: the scheduler may then preempt pod ",
     ),
     "cordoned nodes": (cordoned, {"accelerator": SPOT}, "NodesCordoned", "which is cordoned", "uncordon "),
     "tainted nodes": (

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from docs.generate import DOCS, MARKED, PAGES, PARTS, VALUES_SCHEMA, generated, values_schema
+from docs.generators.pages import DOCS, MARKED, PAGES, PARTS, VALUES_SCHEMA, generated, values_schema
 from slipway.api.places import worker
 from slipway.core.planner.diagnosis.evidence import Evidence
 from slipway.core.planner.diagnosis.verdict import first_cause

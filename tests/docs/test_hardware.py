@@ -9,7 +9,7 @@ import yaml
 
 from slipway.api.places import worker
 from slipway.api.slicejob import SliceJobSpec
-from slipway.client.manifest import check
+from slipway.client.manifests.reading import check
 from slipway.core.model.job import Settings
 from slipway.core.validation.acceptance import pod_factory
 from tests.core.build import World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.mistakes import PAGE, name
+from docs.generators.mistakes import PAGE, name
 from tests.controlplane.test_crd import REFUSED
 from tests.controlplane.test_operator import INVALID
 from tests.controlplane.test_rejections import REJECTED

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.client.manifest import check
+from slipway.client.manifests.reading import check
 from tests.kubectl import Kubectl
 from tests.places import ROOT
 

@@ -453,7 +453,7 @@ def test_7_the_quota_of_pods_that_do_not_terminate_is_nobody_elses(queues: Queue
     # One after another: the deletions are dated in whole seconds.
     queues.jobs.until_true(
         "four pods are overdue",
-        lambda: "4 pod(s) do not go" in queues.jobs.condition("CleanupPending").get("message", ""),
+        lambda: "4 pod(s) have not terminated" in queues.jobs.condition("CleanupPending").get("message", ""),
     )
     assert queues.conditions()["QuotaReserved"][0] == "True"
     assert not queues.jobs.pods("urgent")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from slipway.api import names
-from slipway.client.logs.source import STDERR, STDOUT, LogQuery
+from slipway.client.logs.interface import STDERR, STDOUT, LogQuery
 from slipway.local.client import container_logs as local_logs
 from slipway.local.client.container_logs import ContainerLogStream
 from slipway.local.client.containers_as_pods import kept_pods

@@ -3,7 +3,7 @@
 import pytest
 
 from slipway import AlreadyExists, AlreadyFinished, AsyncLocalClient, JobFailed, LocalClient, NotFound
-from slipway.client.manifest import Manifest, manifest
+from slipway.client.manifests.reading import Manifest, manifest
 from tests.local_engine.engine import IMAGE, User
 from tests.waiting import START_SECONDS, until
 

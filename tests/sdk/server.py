@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from slipway import Client
+from slipway.api.status import SliceJobStatus
 from tests import waiting
 from tests.serving import served
 from tests.waiting import passing
@@ -20,9 +21,33 @@ from tests.waiting import passing
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 STATUS: dict[str, Any] = {"attempt": 0, "attempts": [{"number": 0}], "resolved": {"hosts": 1}}
 """Of a job that has begun."""
-
-
 STARTED = "2026-01-01T00:00:00Z"
+REQUIRED: dict[str, dict[str, Any]] = {
+    "attempts": {"startTime": STARTED},
+    "conditions": {"reason": "Said", "lastTransitionTime": STARTED, "observedGeneration": 1},
+    "resolved": {
+        "coordinatorPort": 8471,
+        "scheduleSeconds": 3600,
+        "startSeconds": 600,
+        "gracePeriodSeconds": 30,
+        "templateHash": "0",
+    },
+}
+"""What the CRD requires of parts of a status, and tests leave out."""
+
+
+def stored(body: Any) -> Any:
+    """A copy of a job as an API server with Slipway's CRD would have it."""
+    body = json.loads(json.dumps(body))
+    body["metadata"].setdefault("generation", 1)
+    if status := body.get("status"):
+        status.setdefault("observedGeneration", 1)
+        for field in ("attempts", "conditions"):
+            status[field] = [REQUIRED[field] | part for part in status.get(field, ())]
+        if "resolved" in status:
+            status["resolved"] = REQUIRED["resolved"] | status["resolved"]
+        SliceJobStatus.model_validate(status)
+    return body
 
 
 def pod_of(job: Any) -> dict[str, Any]:
@@ -136,7 +161,7 @@ class Server:
         async with self.changes:
             self.version += 1
             body["metadata"]["resourceVersion"] = str(self.version)
-            self.history.append((kind, json.loads(json.dumps(body))))
+            self.history.append((kind, stored(body)))
             self.changes.notify_all()
 
     async def create(self, request: web.Request) -> web.Response:
@@ -160,18 +185,18 @@ class Server:
             body["status"] = STATUS | self.status
         if body["spec"].get("ray", {}).get("keepAlive"):
             conditions = [{"type": "Ready", "status": str(self.ready)}]
-            attempts = [{"number": 0, "runningTime": "now"}]
+            attempts = [{"number": 0, "runningTime": STARTED}]
             body["status"] = {"phase": "Running", "attempt": 0, "attempts": attempts, "conditions": conditions}
         await self.change("ADDED", body)
         if self.mute:
             await passing(60)
-        return broken_off(request) if self.breaks_off else web.json_response(body)
+        return broken_off(request) if self.breaks_off else web.json_response(stored(body))
 
     async def get(self, request: web.Request) -> web.Response:
         if self.silent_about_jobs:
             return broken_off(request)
         found = self.jobs.get(request.match_info["name"])
-        return refused(404, "NotFound") if found is None else web.json_response(found)
+        return refused(404, "NotFound") if found is None else web.json_response(stored(found))
 
     async def replace(self, request: web.Request) -> web.Response:
         body = self.jobs[request.match_info["name"]] = await request.json()
@@ -183,7 +208,7 @@ class Server:
             return refused(*self.deletion) if self.deletion[0] else broken_off(request)
         body = self.jobs[request.match_info["name"]]
         if (await request.json())["propagationPolicy"] == "Foreground":
-            body["metadata"]["deletionTimestamp"] = "now"
+            body["metadata"]["deletionTimestamp"] = STARTED
             await self.change("MODIFIED", body)
         if "deletionTimestamp" not in body["metadata"] or not self.lingers:
             await self.remove(body)
@@ -203,7 +228,7 @@ class Server:
     async def list_or_watch(self, request: web.Request) -> web.StreamResponse:
         name = request.query["fieldSelector"].removeprefix("metadata.name=")
         if "watch" not in request.query:
-            items = [self.jobs[name]] if name in self.jobs else []
+            items = [stored(self.jobs[name])] if name in self.jobs else []
             return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
         answer, place = web.StreamResponse(), int(request.query["resourceVersion"]) - 1
         await answer.prepare(request)
@@ -270,7 +295,7 @@ class Server:
     async def run(self, job: Any) -> None:
         command = [sys.executable, str(self.folder / "program.py"), "run", str(self.folder)]
         process = await asyncio.create_subprocess_exec(*command, env=self.environment, stderr=asyncio.subprocess.PIPE)
-        attempt: dict[str, Any] = {"number": 0, "runningTime": "now"}
+        attempt: dict[str, Any] = {"number": 0, "runningTime": STARTED}
         job["status"] = {"phase": "Running", "attempt": 0, "attempts": [attempt], "resolved": {"hosts": 1}}
         await self.change("MODIFIED", job)
         try:
@@ -298,7 +323,7 @@ class Server:
     async def end_attempt(self, name: str) -> None:
         """First that it has ended, then why."""
         job = self.jobs[name]
-        job["status"]["attempts"][0]["endTime"] = "now"
+        job["status"]["attempts"][0]["endTime"] = STARTED
         await self.change("MODIFIED", job)
 
         async def judge() -> None:

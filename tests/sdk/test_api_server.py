@@ -18,9 +18,9 @@ from slipway import (
     WaitTimeout,
     run_docker_async,
 )
-from slipway.client import portal
+from slipway.client import background_loop
 from slipway.client.errors import Refused
-from slipway.client.manifest import manifest
+from slipway.client.manifests.reading import manifest
 from slipway.sdk import jobs, session
 from tests.kubectl import Kubectl
 from tests.waiting import ANSWER_SECONDS
@@ -35,7 +35,7 @@ def wait_for_post(client: Client, spec: dict[str, Any]) -> None:
         async with client.connect() as api:
             await run.post(api, spec)
 
-    portal.run(post())
+    background_loop.run(post())
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_the_api_server_drops_no_field_that_this_client_knows_and_its_definition
     kubectl: Kubectl, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A definition of an older version is in the cluster, say."""
-    monkeypatch.setattr("slipway.client.manifest.check", lambda body: None)
+    monkeypatch.setattr("slipway.client.manifests.reading.check", lambda body: None)
     with pytest.raises(Refused, match=r'unknown field "spec\.newer"'):
         client.submit(manifest("train", {"image": "busybox:1", "newer": 1}))
     with pytest.raises(InvalidJob, match=r'unknown field "spec\.newer"'):

@@ -34,8 +34,9 @@ from slipway import (
     device_remote,
     tpu_remote,
 )
-from slipway.client import portal
-from slipway.sdk import functions, payload, session, stream
+from slipway.apiserver import exec_stream
+from slipway.client import background_loop
+from slipway.sdk import functions, payload, session
 from slipway.sdk.jobs import Run
 from tests.sdk.server import Server, until
 from tests.waiting import ANSWER_SECONDS
@@ -178,12 +179,12 @@ def made_by_another_call() -> Callable[[], Any]:
     """A function for the hosts, whose result is that of a call that is made while it is unpickled."""
 
     def call() -> Any:
-        from slipway.client import portal
+        from slipway.client import background_loop
 
         async def done() -> str:
             return "done"
 
-        return portal.run(done())
+        return background_loop.run(done())
 
     return made_here(call)
 
@@ -261,7 +262,7 @@ def test_an_output_that_is_gone_is_told_by_its_host(server: Server, executor: Ra
             return await run.log(api, "train-0-0-1", "worker", "host 1 of slice 0 (index 1)")
 
     with pytest.raises(ResultMissing, match=r"host 1 of slice 0 \(index 1\) \(pod train-0-0-1\) cannot be read"):
-        portal.run(read())
+        background_loop.run(read())
 
 
 def test_a_session_calls_a_cluster_that_is_there(server: Server, executor: RayExecutor) -> None:  # E2-63
@@ -439,7 +440,7 @@ def test_a_stream_that_breaks_on_a_cluster_that_is_well_is_told(
     server: Server, executor: RayExecutor, monkeypatch: pytest.MonkeyPatch, how: str, said: str
 ) -> None:
     if how == "silent":
-        monkeypatch.setattr(stream, "_SILENCE_SECONDS", 1.0)
+        monkeypatch.setattr(exec_stream, "_SILENCE_SECONDS", 1.0)
     monkeypatch.setattr(session, "LOSS_SECONDS", 1.0)
     server.stream = how
     with pytest.raises(JobError, match=f"the cluster was lost under len: {said}") as caught:
@@ -455,4 +456,4 @@ def test_calls_work_beside_a_running_loop(server: Server, executor: RayExecutor)
         return "done"
 
     assert asyncio.run(notebook()) == [3, 3]
-    assert portal.run(done()) == "done"
+    assert background_loop.run(done()) == "done"

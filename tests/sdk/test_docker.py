@@ -8,7 +8,7 @@ import pytest
 
 from slipway import CPU, GPU, TPU, Client, ClusterError, DockerConfig, RayExecutor, Session, run_docker_on_pod
 from slipway.api.slicejob import SliceJobSpec
-from slipway.client.manifest import check, manifest
+from slipway.client.manifests.reading import check, manifest
 from slipway.sdk.accelerators import differences, merged
 
 BARE = {"image": "python:3.9", "args": ["true"]}

@@ -18,8 +18,8 @@ import pytest
 from slipway import JobError, JobFailed, JobInfo, JobPreempted, ResultMissing, VersionMismatch
 from slipway.sdk import host_program
 from slipway.sdk.payload import Call, pack, unpack
-from slipway.sdk.stream import _BEGIN as BEGIN
-from slipway.sdk.stream import PROGRAM
+from slipway.sdk.ray_call import _BEGIN as BEGIN
+from slipway.sdk.ray_call import PROGRAM
 from tests.waiting import ANSWER_SECONDS
 
 INFO = JobInfo("train", "succeeded", "CPU")

@@ -13,7 +13,7 @@ import pytest
 import slipway
 from slipway import CPU, Client, DockerConfig, InvalidJob, RayExecutor, Session, run_docker_async
 from slipway.api.names import is_job_name
-from slipway.client.manifest import new_name
+from slipway.client.manifests.reading import new_name
 from slipway.local.images import building
 from slipway.version import VERSION
 

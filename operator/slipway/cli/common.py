@@ -13,9 +13,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 import click
 
 from slipway.client import errors
-from slipway.client.answers import NO_SLICEJOBS
-from slipway.client.asynchronous import ClusterTarget
-from slipway.client.pictures.controls import visible
+from slipway.client.api_errors import NO_SLICEJOBS
+from slipway.client.cluster_client import ClusterTarget
+from slipway.client.pictures.escape import visible
 from slipway.client.target import Target
 
 P = ParamSpec("P")
@@ -196,7 +196,7 @@ def _as_yaml(data: Any) -> str:
     # It takes time to import, and most commands need none.
     import yaml
 
-    from slipway.client import kubectl_yaml
+    from slipway.client.manifests import kubectl_yaml
 
     class Dumper(kubectl_yaml.Dumper):
         """One with a word for everything."""

@@ -15,12 +15,13 @@ from slipway.cli import environment, why
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
 from slipway.cli.common import one_job, output_option, print_data, run, say, targeted, warn_of
-from slipway.client.model import Description, JobState, ProfileOfJob
-from slipway.client.pictures.account import account
-from slipway.client.pictures.matrix import matrix
-from slipway.client.pictures.output import console
+from slipway.client.description import Description, ProfileOfJob
+from slipway.client.model import JobState
+from slipway.client.pictures.chip_hours import account
+from slipway.client.pictures.console import console
+from slipway.client.pictures.formats import age, coloured
+from slipway.client.pictures.host_matrix import matrix
 from slipway.client.pictures.timeline import timeline
-from slipway.client.pictures.words import age, coloured
 from slipway.client.target import Target
 from slipway.core.accounting.ledger import account_at
 

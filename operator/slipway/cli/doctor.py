@@ -13,11 +13,11 @@ from slipway.apiserver import paths
 from slipway.apiserver.errors import Forbidden, SlipwayClusterError
 from slipway.apiserver.wire import JsonObject
 from slipway.cli.common import FAILED, output_option, print_data, run, targeted
-from slipway.client.answers import typed
-from slipway.client.asynchronous import AsyncClient, ClusterTarget
+from slipway.client.api_errors import typed
+from slipway.client.cluster_client import AsyncClient, ClusterTarget
 from slipway.client.errors import NotAllowed, NotFound
-from slipway.client.operators import no_operator, operators, several_operators
-from slipway.client.pictures.output import console
+from slipway.client.operator_leases import no_operator, operators, several_operators
+from slipway.client.pictures.console import console
 
 _RIGHTS: Final = (
     ("create", names.GROUP, "slicejobs", "submit jobs"),

@@ -11,8 +11,8 @@ from rich.table import Table
 from slipway.cli.common import USAGE, Failure
 from slipway.client.environment_listing import Listed, Listing, listing
 from slipway.client.model import JobState
-from slipway.client.target import UNKNOWN_OPERATOR
 from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.model.job import UNKNOWN_OPERATOR
 from slipway.core.model.reading import read_job
 from slipway.core.validation.site import unknown_site_of
 

@@ -7,9 +7,9 @@ import click
 from rich.table import Table
 
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
-from slipway.client.model import Event
-from slipway.client.pictures.output import console
-from slipway.client.pictures.words import age
+from slipway.client.description import Event
+from slipway.client.pictures.console import console
+from slipway.client.pictures.formats import age
 from slipway.client.target import Target
 
 

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from slipway.cli.common import output_option, print_data, run, targeted, warn_of
 from slipway.client.model import JobState
-from slipway.client.pictures.output import console
-from slipway.client.pictures.words import age, coloured
+from slipway.client.pictures.console import console
+from slipway.client.pictures.formats import age, coloured
 from slipway.client.target import Target
 
 _COLUMNS: Final = ("NAME", "PHASE", "REASON", "ACCELERATOR", "SLICES", "ATTEMPT", "FAILURES", "PREEMPTIONS", "AGE")

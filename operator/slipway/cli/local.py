@@ -12,7 +12,7 @@ import click
 from slipway.cli.common import code_of, retargeted, run
 from slipway.cli.machine import OPTIONS, OVERLAY, wishes_of
 from slipway.client.errors import SlipwayError
-from slipway.client.pictures.output import console
+from slipway.client.pictures.console import console
 from slipway.local.client.client import AsyncLocalClient
 from slipway.local.client.target import LocalTarget
 

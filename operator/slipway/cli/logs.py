@@ -16,8 +16,8 @@ from slipway.api import names
 from slipway.api.places import Place
 from slipway.cli.common import one_job, run, targeted
 from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow_batches
+from slipway.client.logs.interface import COMBINED, STREAMS
 from slipway.client.logs.items import SECOND
-from slipway.client.logs.source import COMBINED, STREAMS
 from slipway.client.target import Target
 
 _AGO: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")

@@ -12,7 +12,7 @@ import click
 from slipway.api.profile import PROFILE_KIND
 from slipway.cli.common import USAGE, Failure
 from slipway.cli.gpus import choice_of
-from slipway.client.manifest import InvalidManifest, check_profile, documents
+from slipway.client.manifests.reading import InvalidManifest, check_profile, documents
 from slipway.local.conversion.devices import DeviceMapping
 
 if TYPE_CHECKING:

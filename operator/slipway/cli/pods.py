@@ -10,7 +10,7 @@ import click
 from slipway.api import names
 from slipway.api.places import HEAD, pod_name, worker
 from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, one_job, run, targeted
-from slipway.client.asynchronous import ClusterTarget
+from slipway.client.cluster_client import ClusterTarget
 from slipway.client.errors import NotStarted
 
 

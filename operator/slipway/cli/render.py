@@ -15,9 +15,9 @@ from slipway.api.profile import PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, output_option, print_data, targeted
 from slipway.cli.machine import OPTIONS, wishes_of
 from slipway.cli.submit import bodies_of, described, job_options, manifests
-from slipway.client import kubectl_yaml
-from slipway.client.pictures.output import console
-from slipway.client.provenance import Value, values
+from slipway.cli.value_sources import Value, values
+from slipway.client.manifests import kubectl_yaml
+from slipway.client.pictures.console import console
 from slipway.client.target import Target
 
 

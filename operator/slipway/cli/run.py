@@ -18,12 +18,12 @@ from slipway.cli.common import (
     targeted,
 )
 from slipway.cli.submit import job_options, manifests
-from slipway.client.asynchronous import ClusterTarget
+from slipway.client.cluster_client import ClusterTarget
 from slipway.client.errors import AlreadyExists, NotFound, SlipwayError
 from slipway.client.model import JobState
-from slipway.client.pictures.follow import follow
+from slipway.client.pictures.console import console
 from slipway.client.pictures.live import LiveView
-from slipway.client.pictures.output import console
+from slipway.client.show import follow
 from slipway.client.target import Target
 
 

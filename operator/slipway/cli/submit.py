@@ -17,9 +17,10 @@ from slipway.api.names import KIND
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
 from slipway.cli.gpus import ChosenGpus, Gpus, give
-from slipway.client.asynchronous import ClusterTarget
+from slipway.cli.value_sources import Sources
+from slipway.client.cluster_client import ClusterTarget
 from slipway.client.errors import ClusterError, SlipwayError
-from slipway.client.manifest import (
+from slipway.client.manifests.reading import (
     Flags,
     InvalidManifest,
     Manifest,
@@ -32,7 +33,6 @@ from slipway.client.manifest import (
     new_name,
     warnings,
 )
-from slipway.client.provenance import Sources
 from slipway.client.target import Target
 from slipway.client.verbs import Submitted, Verbs
 from slipway.core.model.site import Profile

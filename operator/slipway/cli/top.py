@@ -9,12 +9,12 @@ from rich.table import Table
 
 from slipway.api import names
 from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, job_names, output_option, print_data, run, targeted
-from slipway.client.answers import as_client_errors
-from slipway.client.asynchronous import ClusterTarget
+from slipway.client.api_errors import as_client_errors
+from slipway.client.cluster_client import ClusterTarget
 from slipway.client.errors import NotFound, NotStarted
 from slipway.client.model import JobState
-from slipway.client.pictures.account import accounts, shares
-from slipway.client.pictures.output import console
+from slipway.client.pictures.chip_hours import accounts, shares
+from slipway.client.pictures.console import console
 
 
 class _Usage(msgspec.Struct):

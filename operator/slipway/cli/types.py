@@ -14,9 +14,9 @@ from slipway.api.accelerators import AcceleratorError, Shape, known_types, resol
 from slipway.api.tpu_generations import GENERATIONS
 from slipway.apiserver import paths
 from slipway.cli.common import output_option, print_data, run, targeted
-from slipway.client.answers import as_client_errors
-from slipway.client.asynchronous import ClusterTarget
-from slipway.client.pictures.output import console
+from slipway.client.api_errors import as_client_errors
+from slipway.client.cluster_client import ClusterTarget
+from slipway.client.pictures.console import console
 
 _CHIPS_PER_HOST: Final = (1, 4, 8)
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from slipway.cli.common import FAILED, run, say, some_jobs, targeted
 from slipway.cli.span import Span
 from slipway.client.model import JobState
+from slipway.client.pictures.console import console
 from slipway.client.pictures.live import LiveView
-from slipway.client.pictures.output import console
 from slipway.client.target import Target
 from slipway.client.verbs import FINISHED, WAITED_FOR, Verbs, ends_wait
 

@@ -6,18 +6,17 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import msgspec
-
 from slipway.api.status import Phase
 from slipway.apiserver.wire import JsonObject
-from slipway.client import portal
-from slipway.client.asynchronous import ClusterTarget
-from slipway.client.errors import JobError, SlipwayError
+from slipway.client import background_loop
+from slipway.client.cluster_client import ClusterTarget
+from slipway.client.description import Description, Event
+from slipway.client.errors import SlipwayError
 from slipway.client.logs import Batch, Line, Note, Selection, Separator, follow_batches
-from slipway.client.model import Description, Event, JobState
+from slipway.client.model import JobState
+from slipway.client.outcome import failure
 from slipway.client.target import Target
 from slipway.client.verbs import FINISHED, Verbs
-from slipway.client.view import JobView
 
 T = TypeVar("T")
 
@@ -73,9 +72,9 @@ class BlockingVerbs(Target):
     def show(self, name: str, *, timeout: float | None = None, uid: str | None = None) -> JobState:
         """Wait until a job has ended, and show it meanwhile. See `Job.wait`."""
         # They need rich, which takes time to import.
-        from slipway.client.pictures.follow import follow
+        from slipway.client.pictures.console import console
         from slipway.client.pictures.live import LiveView
-        from slipway.client.pictures.output import console
+        from slipway.client.show import follow
 
         progress = LiveView(console(stderr=True), [name])
         with progress.open():
@@ -83,7 +82,7 @@ class BlockingVerbs(Target):
 
     def watch(self, name: str) -> Iterator[JobState]:
         """The job now and after each change, until it has ended or is deleted."""
-        return portal.iterate(self._states(name))
+        return background_loop.iterate(self._states(name))
 
     async def _states(self, name: str) -> AsyncGenerator[JobState, None]:
         client = self.client()
@@ -134,7 +133,7 @@ class BlockingVerbs(Target):
         Args:
             remark: told where lines may be missing, and where an attempt ends; by default a warning is logged.
         """
-        for batch in portal.iterate(self._log_batches(name, selection)):
+        for batch in background_loop.iterate(self._log_batches(name, selection)):
             for item in batch:
                 if isinstance(item, Line):
                     yield item
@@ -156,7 +155,7 @@ class BlockingVerbs(Target):
             async with self.client() as client:
                 return await work(client)
 
-        return portal.run(whole())
+        return background_loop.run(whole())
 
 
 @dataclass(frozen=True)
@@ -227,14 +226,6 @@ class Job:
     def delete(self) -> JobState:
         """Delete it with everything that belongs to it."""
         return self.client.delete(self.name, uid=self.uid)
-
-
-def failure(state: JobState) -> JobError | None:
-    """The error that the end of a job stands for; None when it succeeded or has not ended."""
-    if not state.over or state.phase == Phase.SUCCEEDED:
-        return None
-    view = msgspec.convert(msgspec.to_builtins(state.stored), JobView)
-    return view.error(state.hardware)
 
 
 def _code(state: JobState) -> int:

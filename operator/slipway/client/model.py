@@ -9,9 +9,7 @@ import msgspec
 from propcache.api import cached_property
 
 from slipway.api import names
-from slipway.api.places import Place
-from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJobStatus
-from slipway.core.model.events import SeenEvent
+from slipway.api.status import Attempt, Condition, ConditionType, Phase, PhaseKind, SliceJobStatus
 from slipway.core.model.reading import read_status
 
 _NOTEBOOK_COLUMNS: Final = 100
@@ -67,6 +65,27 @@ class JobState:
         return self.stored.metadata.labels.get(names.LABEL_OPERATOR_ID, "")
 
     @property
+    def annotations(self) -> Mapping[str, str]:
+        """Annotations of the job."""
+        return self.stored.metadata.annotations
+
+    @property
+    def terminating(self) -> bool:
+        """Whether a caller has deleted the job, and the API server still has it."""
+        return self.stored.metadata.deletion_timestamp is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the condition Ready is true: of a Ray cluster that stays, whether it takes calls."""
+        ready = self.status.condition(ConditionType.READY)
+        return ready is not None and ready.status == "True"
+
+    @property
+    def keeps_ray(self) -> bool:
+        """Whether the job is a Ray cluster that stays."""
+        return bool((self.stored.spec.get("ray") or {}).get("keepAlive"))
+
+    @property
     def created(self) -> datetime | None:
         """When it was created."""
         return self.stored.metadata.creation_timestamp
@@ -93,6 +112,27 @@ class JobState:
         return self.status.observed_generation == self.stored.metadata.generation
 
     @property
+    def spec_judged(self) -> bool:
+        """Whether an operator has accepted or refused this generation of the spec; true of every job that has begun."""
+        if self.status.final or self.status.attempt is not None:
+            return True
+        accepted = self.status.condition(ConditionType.ACCEPTED)
+        return accepted is not None and accepted.observed_generation == self.stored.metadata.generation
+
+    @property
+    def refusal(self) -> str:
+        """Why the operator refuses the spec, in a sentence; empty where the operator accepts it."""
+        if self.status.phase is not Phase.INVALID:
+            return ""
+        accepted = self.status.condition(ConditionType.ACCEPTED)
+        return accepted.message if accepted is not None else ""
+
+    @property
+    def waits_for_capacity(self) -> bool:
+        """Whether there are too few nodes for the job."""
+        return Phase(self.phase).kind is PhaseKind.LACKS_NODES
+
+    @property
     def running(self) -> Condition | None:
         """The condition that says whether the job runs, or why it does not."""
         accepted = self.status.condition(ConditionType.ACCEPTED)
@@ -113,6 +153,12 @@ class JobState:
             return self.status.result.message
         known = self.running
         return known.message if known is not None else _NOT_YET
+
+    @property
+    def story(self) -> str:
+        """The phase and what the job does or waits for, in a sentence; empty while no operator has written it."""
+        running = self.status.condition(ConditionType.RUNNING)
+        return f"{self.status.phase}: {running.message}" if running is not None and running.message else ""
 
     @property
     def accelerator(self) -> str:
@@ -154,6 +200,31 @@ class JobState:
             return self.status.result.exit_code
         return None
 
+    @property
+    def attempt(self) -> Attempt | None:
+        """The newest attempt."""
+        return next(iter(self.status.attempts), None)
+
+    @property
+    def running_attempt(self) -> int | None:
+        """Number of the attempt of which every host runs."""
+        newest = self.attempt
+        return newest.number if newest is not None and self.status.phase is Phase.RUNNING else None
+
+    def recorded(self, number: int) -> Attempt | None:
+        """That attempt; None where the status does not hold it any more."""
+        return next((attempt for attempt in self.status.attempts if attempt.number == number), None)
+
+    def ended(self, number: int) -> bool:
+        """Whether that attempt is over; its cause may be open."""
+        attempt = self.recorded(number)
+        return attempt is None or attempt.end_time is not None
+
+    def charged(self, number: int) -> bool:
+        """Whether the operator has written why that attempt ended."""
+        attempt = self.recorded(number)
+        return attempt is None or attempt.cause is not None
+
     def _repr_mimebundle_(self, include: Sequence[str], exclude: Sequence[str]) -> dict[str, str]:
         """What a notebook shows at the end of a cell."""
         # It needs this module, and rich, which takes time to import.
@@ -161,62 +232,3 @@ class JobState:
 
         shown = picture(self, {}, datetime.now(UTC), _NOTEBOOK_COLUMNS)
         return shown._repr_mimebundle_(include, exclude)
-
-    @property
-    def attempt(self) -> Attempt | None:
-        """The newest attempt."""
-        return next(iter(self.status.attempts), None)
-
-
-class Event(SeenEvent, rename="camel", kw_only=True):
-    """An Event about a job or one of its pods."""
-
-    message: str = ""
-    type: str = ""
-    involved_object: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ProfileOfJob:
-    """The SliceJobProfile of a job, and which version of it the newest attempt began with."""
-
-    name: str
-    generation: int | None = None
-    """Its generation; None where it cannot be read."""
-    problem: str = ""
-    """Why it cannot be read."""
-    attempt: int | None = None
-    """Number of the newest attempt, if there is one."""
-    began: int | None = None
-    """The generation with which that attempt began; None where it began without the profile."""
-
-    @property
-    def words(self) -> str:
-        """In one line."""
-        said = [self.problem or f"generation {self.generation}"]
-        if self.attempt is not None and self.began != self.generation:
-            began = f"with generation {self.began}" if self.began is not None else "without it"
-            said.append(f"attempt {self.attempt} began {began}")
-        return f"{self.name} ({'; '.join(said)})"
-
-
-@dataclass(frozen=True)
-class Description:
-    """All that is known of one job at one moment."""
-
-    job: JobState
-    """The job: spec, status, phase."""
-    attempts: tuple[Attempt, ...]
-    """Oldest first."""
-    hosts: Mapping[Place, str]
-    """The state of each host of the current attempt that has a pod, in a word."""
-    events: tuple[Event, ...]
-    """Oldest first."""
-    profile: ProfileOfJob | None = None
-    """None for a job that names none in a namespace without a profile named default."""
-    out_of_reach: str = ""
-    """Why what runs the job cannot be asked, so that no host is known; empty where it was asked."""
-    position: str = ""
-    """Where the job stands in its queue, in words; empty where it does not wait, or nobody tells."""
-    hidden: tuple[str, ...] = ()
-    """Why hosts or Events are not among it, in the API server's words, where the caller may not list them."""

@@ -1,20 +1,16 @@
 """Where calls go to: which cluster, or which engine, and which namespace."""
 
-import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from slipway.api import names
 from slipway.client import errors
-from slipway.core.model.job import Settings
+from slipway.core.model.job import UNKNOWN_OPERATOR, Settings
 
 if TYPE_CHECKING:
     from slipway.client.verbs import Verbs
-
-UNKNOWN_OPERATOR: Final = Settings(max_pods=sys.maxsize)
-"""What a client takes a cluster's operator to have: no bound on pods, for only the site knows its own."""
 
 
 def possible_namespace(name: str) -> str:

@@ -13,11 +13,12 @@ from slipway.api.status import Attempt, Phase
 from slipway.apiserver.watch import Event as Change
 from slipway.apiserver.wire import JsonObject
 from slipway.client import errors
-from slipway.client.differences import differences
-from slipway.client.hosts import PodSeen, hosts
+from slipway.client.description import Description, Event, ProfileOfJob
+from slipway.client.host_states import PodSeen, hosts
 from slipway.client.logs import Item, Selection, follow
-from slipway.client.logs.source import LogSource
-from slipway.client.model import Description, Event, JobState, ProfileOfJob, Stored
+from slipway.client.logs.interface import LogSource
+from slipway.client.manifests.differences import differences
+from slipway.client.model import JobState, Stored
 
 T = TypeVar("T")
 

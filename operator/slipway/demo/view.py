@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from slipway.client.pictures.words import coloured
+from slipway.client.pictures.formats import coloured
 from slipway.demo.follow import Follower
 
 _SHOWN_LINES = 8

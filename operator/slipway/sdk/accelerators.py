@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from slipway.api.accelerators import Shape, resolve
 from slipway.api.reading import describe
 from slipway.api.slicejob import Accelerator, SliceJobSpec
-from slipway.client.manifest import nearest
+from slipway.client.manifests.reading import nearest
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 _GPU_LABEL: Final = "cloud.google.com/gke-accelerator"

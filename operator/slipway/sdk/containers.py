@@ -13,11 +13,12 @@ from slipway.api.places import pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.apiserver.connection import ApiConnection
-from slipway.client import portal
+from slipway.client import background_loop
 from slipway.client.blocking import Client
 from slipway.client.errors import ClusterError, JobError, JobFailed, ResultMissing
-from slipway.client.manifest import last_word, new_name
-from slipway.client.view import JobView
+from slipway.client.manifests.reading import last_word, new_name
+from slipway.client.model import JobState
+from slipway.client.outcome import error_of
 from slipway.sdk import network
 from slipway.sdk.accelerators import CPU, GPU, TPU, AcceleratorConfig, checked, merged, shape_of
 from slipway.sdk.arguments import need
@@ -111,7 +112,7 @@ def run_docker_multislice(
     run = Run(client or Client(), name or _name(config), accelerator.kind, StoryPrinter(quiet=quiet))
     on_accelerators = config.gpus is not None or not isinstance(accelerator, CPU)
 
-    async def create(api: ApiConnection) -> JobView:
+    async def create(api: ApiConnection) -> JobState:
         if config.network == AUTO and "hostNetwork" not in {*fields, *fields.get("podTemplate", {}).get("spec", {})}:
             return await network.create(run, api, fields, on_accelerators=on_accelerators)
         return await run.create(api, fields)
@@ -120,7 +121,7 @@ def run_docker_multislice(
         made = await create(api)
         outputs = Outputs(run) if capture_output else None
         async with outputs.followed() if outputs is not None else nullcontext():
-            end = await run.until(api, made.metadata.uid, lambda view: view.over)
+            end = await run.until(api, made.uid, lambda job: job.over)
             if end.status.phase != Phase.SUCCEEDED:
                 raise await _failure(run, api, end, outputs)
             return await _all_of(run, api, end, outputs) if outputs is not None else [None] * len(_places(end))
@@ -151,7 +152,7 @@ def run_docker_async(
     run = Run(client or Client(), name or _name(config), "CPU", StoryPrinter(quiet=True))
 
     async def create(api: ApiConnection) -> str:
-        return (await run.create(api, fields)).metadata.uid
+        return (await run.create(api, fields)).uid
 
     async def cancel() -> None:
         try:
@@ -161,12 +162,12 @@ def run_docker_async(
 
     def ended(future: "Future[CompletedRun]") -> None:
         if future.cancelled():
-            cancelling = portal.start(cancel())
+            cancelling = background_loop.start(cancel())
             # In the callback of another future it cannot be waited for; elsewhere the script may end after this.
-            if not portal.here():
-                portal.result(cancelling)
+            if not background_loop.here():
+                background_loop.result(cancelling)
 
-    started = portal.start(_completed(run, wait(run, create, "detach"), config.remove))
+    started = background_loop.start(_completed(run, wait(run, create, "detach"), config.remove))
     started.add_done_callback(ended)
     return started
 
@@ -174,10 +175,10 @@ def run_docker_async(
 async def _completed(run: Run, uid: str, remove: bool) -> CompletedRun:
     outputs = Outputs(run)
     async with run.client.connect() as api, outputs.followed():
-        end = await run.until(api, uid, lambda view: view.over)
+        end = await run.until(api, uid, lambda job: job.over)
         code = 0
         if end.status.phase != Phase.SUCCEEDED:
-            error = end.error("CPU")
+            error = error_of(end)
             if not isinstance(error, JobFailed) or error.exit_code is None:
                 raise error
             code = error.exit_code
@@ -221,48 +222,46 @@ def _on_one_host(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _places(view: JobView) -> list[tuple[int, int]]:
-    slices = view.status.slices.granted if view.status.slices else 1
-    hosts = view.status.resolved.hosts if view.status.resolved else 1
-    return [(one, host) for one in range(slices) for host in range(hosts)]
+def _places(job: JobState) -> list[tuple[int, int]]:
+    return [(index, host) for index in range(job.slices) for host in range(job.hosts)]
 
 
-async def _failure(run: Run, api: ApiConnection, view: JobView, outputs: Outputs | None) -> JobError:
+async def _failure(run: Run, api: ApiConnection, job: JobState, outputs: Outputs | None) -> JobError:
     """The job's error, with what its hosts wrote: those that never started have nothing."""
-    error = view.error(run.kind)
-    if outputs is not None and view.status.attempts:
+    error = error_of(job)
+    if outputs is not None and job.status.attempts:
         await outputs.settle()
 
         async def left(place: tuple[int, int]) -> str | None:
             with suppress(ResultMissing):
-                return await _output(run, api, view, place, outputs)
+                return await _output(run, api, job, place, outputs)
             return None
 
-        error.outputs = await _of_all_hosts(view, left)
+        error.outputs = await _of_all_hosts(job, left)
     return error
 
 
-async def _all_of(run: Run, api: ApiConnection, view: JobView, outputs: Outputs) -> list[str | None]:
+async def _all_of(run: Run, api: ApiConnection, job: JobState, outputs: Outputs) -> list[str | None]:
     """What every host of the last attempt wrote, in order."""
     await outputs.settle()
-    return await _of_all_hosts(view, lambda place: _output(run, api, view, place, outputs))
+    return await _of_all_hosts(job, lambda place: _output(run, api, job, place, outputs))
 
 
-async def _output(run: Run, api: ApiConnection, view: JobView, place: tuple[int, int], outputs: Outputs) -> str:
+async def _output(run: Run, api: ApiConnection, job: JobState, place: tuple[int, int], outputs: Outputs) -> str:
     """What a host wrote: as it was followed, or what is there now where nothing came."""
-    attempt = view.status.attempt or 0
+    attempt = job.status.attempt or 0
     if (written := outputs.of(attempt, worker(*place))) is not None:
         return written
     pod = pod_name(run.name, attempt, worker(*place))
-    whose = f"host {place[1]} of slice {place[0]} (index {_places(view).index(place)})"
+    whose = f"host {place[1]} of slice {place[0]} (index {_places(job).index(place)})"
     return await run.log(api, pod, names.WORKER_CONTAINER, whose)
 
 
-async def _of_all_hosts(view: JobView, read: Callable[[tuple[int, int]], Awaitable[str | None]]) -> list[str | None]:
+async def _of_all_hosts(job: JobState, read: Callable[[tuple[int, int]], Awaitable[str | None]]) -> list[str | None]:
     gate = asyncio.Semaphore(_PARALLEL_LOGS)
 
     async def one(place: tuple[int, int]) -> str | None:
         async with gate:
             return await read(place)
 
-    return list(await asyncio.gather(*map(one, _places(view))))
+    return list(await asyncio.gather(*map(one, _places(job))))

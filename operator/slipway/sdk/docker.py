@@ -12,7 +12,7 @@ from pathlib import PurePath, PurePosixPath
 from typing import Any, Final
 
 from slipway.api.resources import docker_size
-from slipway.client.manifest import literal
+from slipway.client.manifests.reading import literal
 from slipway.sdk.accelerators import GPU_RESOURCE
 from slipway.sdk.environment import Environment, variables
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from slipway.client.manifest import literal
+from slipway.client.manifests.reading import literal
 from slipway.sdk.arguments import need
 
 Environment = Mapping[str, object] | Sequence[str]

@@ -13,7 +13,8 @@ from slipway.api.status import Phase
 from slipway.apiserver import paths
 from slipway.apiserver.connection import ApiConnection
 from slipway.apiserver.errors import AlreadyExists, SlipwayClusterError
-from slipway.client.answers import typed
+from slipway.apiserver.exec_stream import StreamBroken, StreamForbidden
+from slipway.client.api_errors import typed
 from slipway.client.blocking import Client
 from slipway.client.errors import (
     JobError,
@@ -24,8 +25,9 @@ from slipway.client.errors import (
     ResultMissing,
     VersionMismatch,
 )
-from slipway.client.manifest import new_name
-from slipway.client.view import JobView
+from slipway.client.manifests.reading import new_name
+from slipway.client.model import JobState
+from slipway.client.outcome import error_of
 from slipway.sdk.accelerators import CPU, GPU, TPU, AcceleratorConfig, checked, merged
 from slipway.sdk.arguments import need
 from slipway.sdk.environment import Environment, variables
@@ -33,7 +35,7 @@ from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, check, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
 from slipway.sdk.progress import StoryPrinter
-from slipway.sdk.stream import PROGRAM, StreamBroken, StreamForbidden, ask
+from slipway.sdk.ray_call import PROGRAM, ask
 
 CALL_FOLDER: Final = "/var/run/slipway/call"
 _VOLUME: Final = "slipway-call"
@@ -143,7 +145,7 @@ class RayExecutor:
             made = await run.create(api, fields)
             await _give(api, run, made, secret)
             stored = True
-            document = await _document(api, run, made.metadata.uid, flatten)
+            document = await _document(api, run, made.uid, flatten)
             info = JobInfo(run.name, "succeeded", run.kind)
             return JobSucceeded(info, await asyncio.to_thread(unpack, document, info, flatten=flatten))
 
@@ -196,9 +198,9 @@ def _secret(run: Run, call: Call) -> dict[str, Any]:
     }
 
 
-async def _give(api: ApiConnection, run: Run, made: JobView, secret: dict[str, Any]) -> None:
+async def _give(api: ApiConnection, run: Run, made: JobState, secret: dict[str, Any]) -> None:
     """Put the call where the pods look for it; it goes with the job."""
-    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run.name, "uid": made.metadata.uid}
+    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run.name, "uid": made.uid}
     secret["metadata"]["ownerReferences"] = [owner]
     try:
         with suppress(AlreadyExists):
@@ -206,7 +208,7 @@ async def _give(api: ApiConnection, run: Run, made: JobView, secret: dict[str, A
     except SlipwayClusterError as error:
         became = "was deleted"
         try:
-            await run.delete(api, made.metadata.uid)
+            await run.delete(api, made.uid)
         except SlipwayClusterError as second:
             became = f"can never start and has to be deleted, which failed here ({second})"
         kind, name = type(typed(error)), secret["metadata"]["name"]
@@ -218,24 +220,24 @@ async def _document(api: ApiConnection, run: Run, uid: str, flatten: bool) -> by
     asked: _Asked | None = None
     try:
         async with aclosing(run.states(api, uid)) as states:
-            async for view in states:
-                number = view.running_attempt
+            async for job in states:
+                number = job.running_attempt
                 if number is not None and (asked is None or number != asked.attempt):
                     if asked is not None:
                         asked.forget()
                     asked = _Asked(api, run, number)
-                if view.over:
+                if job.over:
                     break
         # An attempt that was never seen to run has told nothing; what an earlier one told is not its answer.
-        last = asked if asked is not None and view.status.attempt == asked.attempt else None
+        last = asked if asked is not None and job.status.attempt == asked.attempt else None
         document = await last.words() if last is not None else None
-        if view.status.phase == Phase.SUCCEEDED and document is not None:
+        if job.status.phase == Phase.SUCCEEDED and document is not None:
             return document
-        if view.status.phase == Phase.SUCCEEDED:
+        if job.status.phase == Phase.SUCCEEDED:
             trouble = last.trouble if last is not None else None
             why = f": {trouble}" if trouble is not None else ""
             raise ResultMissing(f"it succeeded, and its result could not be read{why}", run.info) from trouble
-        raise await asyncio.to_thread(_with_cause, view.error(run.kind), document)
+        raise await asyncio.to_thread(_with_cause, error_of(job), document)
     finally:
         if asked is not None:
             asked.forget()

@@ -172,9 +172,9 @@ def fan_out(header: dict[str, Any], call: bytes, log_to_driver: bool) -> list[di
 
 def document(answers: list[dict[str, Any]], refused: str = "") -> bytes:
     """The answers as they travel: a line of JSON, then the pickles one after the other."""
-    hosts = [{**one, "blob": len(one["blob"])} for one in answers]
+    hosts = [{**answer, "blob": len(answer["blob"])} for answer in answers]
     head = json.dumps({"refused": refused, "hosts": hosts}).encode()
-    return b"\n".join([head, b"".join(one["blob"] for one in answers)])
+    return b"\n".join([head, b"".join(answer["blob"] for answer in answers)])
 
 
 def answer_to(header: dict[str, Any], call: bytes, log_to_driver: bool) -> tuple[bytes, int]:
@@ -184,7 +184,7 @@ def answer_to(header: dict[str, Any], call: bytes, log_to_driver: bool) -> tuple
         print(refused, file=sys.stderr, flush=True)
         return document([], refused), REFUSED
     answers = fan_out(header, call, log_to_driver)
-    failed = next((one for one in answers if "error" in one), None)
+    failed = next((answer for answer in answers if "error" in answer), None)
     if failed is None:
         return document(answers), 0
     print(f"{failed['error']}on host {failed['host']} of slice {failed['slice']}", file=sys.stderr, flush=True)

@@ -29,8 +29,8 @@ from slipway.apiserver.errors import (
     from_response,
 )
 from slipway.apiserver.watch import Applied, Deleted, Init, InitDone, Watcher
-from slipway.client import errors, portal
-from slipway.client.answers import typed
+from slipway.client import background_loop, errors
+from slipway.client.api_errors import typed
 from slipway.client.blocking import Client
 from slipway.client.errors import (
     CapacityUnavailable,
@@ -42,7 +42,7 @@ from slipway.client.errors import (
     SlipwayError,
     WaitTimeout,
 )
-from slipway.client.view import JobView
+from slipway.client.model import JobState, Stored
 from slipway.sdk.progress import StoryPrinter
 
 T = TypeVar("T")
@@ -112,7 +112,11 @@ class Run:
         metadata = {"name": self.name, "namespace": self.namespace, "annotations": {CALL_ANNOTATION: self.call}}
         return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
 
-    async def create(self, api: ApiConnection, spec: Mapping[str, Any]) -> JobView:
+    async def read(self, api: ApiConnection) -> JobState:
+        """The job as the API server has it; raises the connection's NotFound."""
+        return JobState(await api.get(self.path, Stored))
+
+    async def create(self, api: ApiConnection, spec: Mapping[str, Any]) -> JobState:
         """Make it, once: an answer that was lost on the way makes no second one.
 
         Raises:
@@ -122,12 +126,12 @@ class Run:
         try:
             return await self.post(api, spec)
         except AlreadyExists as error:
-            found = await api.get(self.path, JobView)
-            if found.metadata.annotations.get(CALL_ANNOTATION) != self.call:
+            job = await self.read(api)
+            if job.annotations.get(CALL_ANNOTATION) != self.call:
                 raise errors.AlreadyExists(f"{self.place} exists already: choose another name") from error
-            return found
+            return job
 
-    async def post(self, api: ApiConnection, spec: Mapping[str, Any]) -> JobView:
+    async def post(self, api: ApiConnection, spec: Mapping[str, Any]) -> JobState:
         """Ask the API server to make it.
 
         Raises:
@@ -135,7 +139,7 @@ class Run:
             AlreadyExists: the connection's, when its name is taken.
         """
         try:
-            made = await api.create(paths.jobs(self.namespace), self.body(spec), JobView, strict=True)
+            made = JobState(await api.create(paths.jobs(self.namespace), self.body(spec), Stored, strict=True))
         except (BadRequest, Invalid) as error:
             raise InvalidJob(str(error), self.info) from error
         except (ConnectionLost, Garbled, ServerError) as error:
@@ -143,19 +147,19 @@ class Run:
         self.progress.see(made)
         return made
 
-    async def _unanswered(self, api: ApiConnection, error: SlipwayClusterError) -> JobView:
+    async def _unanswered(self, api: ApiConnection, error: SlipwayClusterError) -> JobState:
         """The job, if it was made although nobody said so; otherwise raises the error, or that nobody can tell."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                found = await api.get(self.path, JobView)
+                job = await self.read(api)
         except NotFound:
             raise error from None
         except (SlipwayClusterError, TimeoutError):
             words = f"so it is not known whether {self.place} was created: find out with {self._command('describe')}"
             raise type(typed(error))(f"{error}; {words}") from error
-        if found.metadata.annotations.get(CALL_ANNOTATION) != self.call:
+        if job.annotations.get(CALL_ANNOTATION) != self.call:
             raise error
-        return found
+        return job
 
     def late(self, seconds: float, ended: str) -> SlipwayError:
         """The error when it was not done after that time."""
@@ -170,34 +174,34 @@ class Run:
         """Which job, for errors of the SDK's own."""
         return JobInfo(self.name, "error", self.kind)
 
-    async def states(self, api: ApiConnection, uid: str) -> AsyncGenerator[JobView, None]:
+    async def states(self, api: ApiConnection, uid: str) -> AsyncGenerator[JobState, None]:
         """The job now, and whenever it changes.
 
         Raises:
             JobCancelled: when it is deleted, or another took its name.
         """
-        watcher = Watcher(api, paths.jobs(self.namespace), JobView, field_selector=f"metadata.name={self.name}")
+        watcher = Watcher(api, paths.jobs(self.namespace), Stored, field_selector=f"metadata.name={self.name}")
         listed = False
         async with aclosing(watcher.events()) as events:
             async for event in events:
                 match event:
                     case Init():
                         listed = False
-                    case Applied(view) if view.metadata.uid == uid:
-                        listed = True
-                        self.progress.see(view)
-                        yield view
+                    case Applied(stored) if stored.metadata.uid == uid:
+                        listed, job = True, JobState(stored)
+                        self.progress.see(job)
+                        yield job
                     case InitDone() if not listed:
                         raise JobCancelled("it was deleted", self.info)
                     case Deleted() | Applied():
                         raise JobCancelled("it was deleted", self.info)
 
-    async def until(self, api: ApiConnection, uid: str, holds: Callable[[JobView], bool]) -> JobView:
+    async def until(self, api: ApiConnection, uid: str, holds: Callable[[JobState], bool]) -> JobState:
         """Wait until that holds, or until the job is over."""
         async with aclosing(self.states(api, uid)) as states:
-            async for view in states:
-                if view.over or holds(view):
-                    return view
+            async for job in states:
+                if job.over or holds(job):
+                    return job
         raise AssertionError("a watch never ends by itself")
 
     async def log(self, api: ApiConnection, pod: str, container: str, whose: str) -> str:
@@ -209,8 +213,7 @@ class Run:
         Raises:
             ResultMissing: when it cannot be read any more.
         """
-        url = f"{api.server}{paths.pods(self.namespace)}/{pod}/log"
-        limit = aiohttp.ClientTimeout(total=_LOG_SECONDS)
+        url, limit = f"{api.server}{paths.pods(self.namespace)}/{pod}/log", aiohttp.ClientTimeout(total=_LOG_SECONDS)
         try:
             async with (
                 api.new_session() as session,
@@ -256,7 +259,7 @@ class Run:
         """Delete it once its results are here: they are not lost when that fails."""
         try:
             if self.progress.last is not None:
-                await self.delete(api, self.progress.last.metadata.uid)
+                await self.delete(api, self.progress.last.uid)
         except (ClusterError, SlipwayClusterError) as error:
             log.warning("SliceJob %s has succeeded, and could not be deleted: %s", self.name, error)
 
@@ -323,7 +326,7 @@ def wait(
             return done
 
     try:
-        return portal.run(whole())
+        return background_loop.run(whole())
     except KeyboardInterrupt:
         can_go_on = complete()
         if on_interrupt == "detach" and can_go_on:
@@ -340,7 +343,7 @@ def _cancelled(run: Run) -> str:
             return await run.cancel()
 
     try:
-        return portal.run(cancel())
+        return background_loop.run(cancel())
     except ClusterError as error:
         return f"it could not be cancelled: {error}"
     except TimeoutError:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from slipway.apiserver.connection import ApiConnection
 from slipway.client.errors import InvalidJob
-from slipway.client.view import JobView
+from slipway.client.model import JobState
 from slipway.sdk.jobs import Run
 
 _NODES: Final = {"hostNetwork": True}
@@ -15,7 +15,7 @@ _REFUSED: Final = "hostNetwork true is not allowed here"
 """What the limits of a site say of it, by the API server's policy or by the operator."""
 
 
-async def create(run: Run, api: ApiConnection, fields: Mapping[str, Any], *, on_accelerators: bool) -> JobView:
+async def create(run: Run, api: ApiConnection, fields: Mapping[str, Any], *, on_accelerators: bool) -> JobState:
     """Make a job whose spec does not say which network its hosts have, and print which one they have.
 
     On accelerators it returns once an operator has accepted the job, or refused it for another reason.
@@ -35,21 +35,21 @@ async def create(run: Run, api: ApiConnection, fields: Mapping[str, Any], *, on_
         made = await run.create(api, {**fields, **_PODS})
         _say(run, "pods", str(error))
         return made
-    judged = await _judged(run, api, made.metadata.uid)
+    judged = await _judged(run, api, made.uid)
     if _REFUSED not in judged.refusal:
         _say(run, "nodes", "for jobs on TPUs and GPUs")
         return judged
     _say(run, "pods", judged.refusal)
     await run.change(api, _PODS)
-    return await _judged(run, api, made.metadata.uid)
+    return await _judged(run, api, made.uid)
 
 
-async def _judged(run: Run, api: ApiConnection, uid: str) -> JobView:
+async def _judged(run: Run, api: ApiConnection, uid: str) -> JobState:
     """The job once an operator has accepted or refused its spec as it is now."""
     async with aclosing(run.states(api, uid)) as states:
-        async for view in states:
-            if view.spec_judged:
-                return view
+        async for job in states:
+            if job.spec_judged:
+                return job
     raise AssertionError("a watch never ends by itself")
 
 

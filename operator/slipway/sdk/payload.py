@@ -1,4 +1,4 @@
-"""What travels: a call on its way to the hosts, and their answers on the way back."""
+"""What a call sends to the hosts, and what the hosts answer."""
 
 import io
 import json

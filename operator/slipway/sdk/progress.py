@@ -1,9 +1,9 @@
-"""What a job waits for, told while a call waits for the job."""
+"""Prints what a job waits for, while a call waits for the job."""
 
 import sys
 from contextlib import suppress
 
-from slipway.client.view import JobView
+from slipway.client.model import JobState
 
 
 class StoryPrinter:
@@ -11,16 +11,16 @@ class StoryPrinter:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet, self._said = quiet, ""
-        self.last: JobView | None = None
+        self.last: JobState | None = None
         """The job when it was seen last."""
 
-    def see(self, view: JobView) -> None:
+    def see(self, job: JobState) -> None:
         """Take note of the job, and print what has changed."""
-        self.last = view
-        if view.over or view.terminating or view.story in ("", self._said):
+        self.last = job
+        if job.over or job.terminating or job.story in ("", self._said):
             return
-        self._said = view.story
-        self.say(view.metadata.name, view.story)
+        self._said = job.story
+        self.say(job.name, job.story)
 
     def say(self, job: str, words: str) -> None:
         """Print what is worth knowing about a job."""

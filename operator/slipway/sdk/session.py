@@ -7,22 +7,21 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
-import msgspec
-
 from slipway.api.places import HEAD, pod_name
-from slipway.api.status import ConditionType
 from slipway.apiserver.connection import ApiConnection
 from slipway.apiserver.errors import AlreadyExists, NotFound, SlipwayClusterError
-from slipway.client import errors, portal
+from slipway.apiserver.exec_stream import StreamBroken, StreamForbidden
+from slipway.client import background_loop, errors
 from slipway.client.errors import JobError, JobFailed, SessionClosed
-from slipway.client.manifest import new_name
-from slipway.client.view import JobView
+from slipway.client.manifests.reading import new_name
+from slipway.client.model import JobState
+from slipway.client.outcome import error_of, loss
 from slipway.sdk.accelerators import checked, differences
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import CALL_ANNOTATION, Run, limited
 from slipway.sdk.payload import Call, check_runtime_env, pack, pack_method, unpack
 from slipway.sdk.progress import StoryPrinter
-from slipway.sdk.stream import StreamBroken, StreamForbidden, ask
+from slipway.sdk.ray_call import ask, refused
 
 CLOSE_SECONDS: Final = 10.0
 """What running calls get when the session is closed."""
@@ -98,7 +97,7 @@ class Session:
                 await self._ready(api)
 
         try:
-            portal.run(work())
+            background_loop.run(work())
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"detached while session {self.name} starts: {self._run.commands}") from None
 
@@ -158,14 +157,14 @@ class Session:
         Raises:
             ClusterError: when the cluster could not be deleted.
         """
-        portal.run(self._close())
+        background_loop.run(self._close())
 
     def _start(self, call: Call, flatten: bool) -> "Future[list[Any]]":
-        return portal.start(self._call(call, flatten))
+        return background_loop.start(self._call(call, flatten))
 
     def _wait(self, call: "Future[list[Any]]") -> list[Any]:
         try:
-            return portal.result(call)
+            return background_loop.result(call)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the call was cancelled; session {self.name} stays") from None
 
@@ -185,22 +184,22 @@ class Session:
 
     async def _ask(self, call: Call, flatten: bool) -> list[Any]:
         async with self._run.client.connect() as api:
-            view = await self._ready(api)
-            number = view.status.attempts[0].number
+            job = await self._ready(api)
+            number = job.status.attempts[0].number
             pod = pod_name(self.name, number, HEAD)
             try:
                 document = await ask(api, self._run.namespace, pod, call, self._executor.runtime_env)
                 return await asyncio.to_thread(unpack, document, self._run.info, flatten=flatten)
             except StreamForbidden as error:
                 # The cluster is well, so nobody will ever say why it was lost.
-                raise error.typed(f"{call.name} could not begin in session {self.name}") from error
+                raise refused(error, f"{call.name} could not begin in session {self.name}") from error
             except StreamBroken as error:
                 told = JobError(f"the cluster was lost under {call.name}: {error}", self._run.info)
             except JobError as error:
                 if error.host is None:
                     raise
                 told = error
-            judged = await self._judgement(api, view.metadata.uid, number, told)
+            judged = await self._judgement(api, job.uid, number, told)
             raise judged from (told.__cause__ if judged is told else told)
 
     async def _judgement(self, api: ApiConnection, uid: str, number: int, told: JobError) -> JobError:
@@ -213,21 +212,21 @@ class Session:
         patience = CRASH_SECONDS if isinstance(told, JobFailed) and not by_host else LOSS_SECONDS
         try:
             async with asyncio.timeout(patience):
-                view = await self._run.until(
-                    api, uid, lambda one: one.judged(number) or (by_host and not one.ended(number))
+                job = await self._run.until(
+                    api, uid, lambda one: one.charged(number) or (by_host and not one.ended(number))
                 )
         except TimeoutError:
             return told
-        return view.loss(number, self._run.kind) or told
+        return loss(job, number) or told
 
-    async def _ready(self, api: ApiConnection) -> JobView:
+    async def _ready(self, api: ApiConnection) -> JobState:
         async with limited(self._run, self._executor.timeout, lambda: self._give_up(api)):
             made = await self._made(api)
-            self._uid = uid = made.metadata.uid
-            view = await self._run.until(api, uid, lambda one: one.condition(ConditionType.READY))
-        if view.over:
-            raise view.error(self._run.kind)
-        return view
+            self._uid = uid = made.uid
+            job = await self._run.until(api, uid, lambda one: one.is_ready)
+        if job.over:
+            raise error_of(job)
+        return job
 
     async def _give_up(self, api: ApiConnection) -> str:
         uid, self._uid = self._uid, None
@@ -241,55 +240,54 @@ class Session:
     async def _unanswered(self, api: ApiConnection) -> str | None:
         """The cluster that was made here and nobody told us of; None where none was, or nobody can tell."""
         with suppress(SlipwayClusterError):
-            if self._asked and (found := await self._found(api)) is not None:
-                self._claim(found)
-                return found.metadata.uid
+            if self._asked and (job := await self._found(api)) is not None:
+                self._claim(job)
+                return job.uid
         return None
 
-    def _claim(self, found: JobView) -> None:
-        if found.metadata.annotations.get(CALL_ANNOTATION) == self._run.call:
-            self._own.add(found.metadata.uid)
+    def _claim(self, job: JobState) -> None:
+        if job.annotations.get(CALL_ANNOTATION) == self._run.call:
+            self._own.add(job.uid)
 
-    async def _made(self, api: ApiConnection) -> JobView:
+    async def _made(self, api: ApiConnection) -> JobState:
         while True:
-            found = await self._found(api) if self._uid is not None else await self._create(api)
-            if found is not None and not found.terminating:
-                return found
+            job = await self._found(api) if self._uid is not None else await self._create(api)
+            if job is not None and not job.terminating:
+                return job
             self._uid = None
-            if found is not None:
-                await self._run.until_gone(api, found.metadata.uid, GONE_SECONDS)
+            if job is not None:
+                await self._run.until_gone(api, job.uid, GONE_SECONDS)
 
-    async def _found(self, api: ApiConnection) -> JobView | None:
+    async def _found(self, api: ApiConnection) -> JobState | None:
         with suppress(NotFound):
-            return await api.get(self._run.path, JobView)
+            return await self._run.read(api)
         return None
 
-    async def _create(self, api: ApiConnection) -> JobView | None:
+    async def _create(self, api: ApiConnection) -> JobState | None:
         """The cluster's job, ours or one of the same name; None where that one went meanwhile."""
         self._asked = True
         try:
             made = await self._run.post(api, self._spec)
         except AlreadyExists:
             return await self._adopted(api)
-        self._own.add(made.metadata.uid)
+        self._own.add(made.uid)
         return made
 
-    async def _adopted(self, api: ApiConnection) -> JobView | None:
+    async def _adopted(self, api: ApiConnection) -> JobState | None:
         try:
-            stored = await api.get(self._run.path, dict[str, Any])
+            job = await self._run.read(api)
         except NotFound:
             return None
-        found = msgspec.convert(stored, JobView)
-        self._check_kept(found)
+        self._check_kept(job)
         # A first answer that was lost on the way made it.
-        self._claim(found)
-        if not found.terminating and (other := differences(self._spec, stored["spec"])):
+        self._claim(job)
+        if not job.terminating and (other := differences(self._spec, job.stored.spec)):
             words = f"session {self.name} in {self._run.namespace} exists with {', '.join(other)}"
             raise errors.AlreadyExists(f"{words}: choose another name, or close it first")
-        return found
+        return job
 
-    def _check_kept(self, found: JobView) -> None:
-        if not found.keeps_ray:
+    def _check_kept(self, job: JobState) -> None:
+        if not job.keeps_ray:
             raise errors.AlreadyExists(f"{self._run.place} is no kept Ray cluster: choose another name")
 
     async def _close(self) -> None:
@@ -307,10 +305,10 @@ class Session:
         """The job stands until the pods are gone, so its slices are free when this returns."""
         async with self._run.client.connect() as api:
             if uid is None:
-                if (found := await self._found(api)) is None:
+                if (job := await self._found(api)) is None:
                     return
-                self._check_kept(found)
-                uid = found.metadata.uid
+                self._check_kept(job)
+                uid = job.uid
             await self._run.delete(api, uid, foreground=True)
             self._forget(uid)
             await self._run.until_gone(api, uid, GONE_SECONDS)

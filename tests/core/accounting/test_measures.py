@@ -222,7 +222,7 @@ def condition(kind: ConditionType, value: str, reason: str, since: float) -> Con
     return Condition(type=kind, status=value, reason=reason, last_transition_time=at(since))
 
 
-OVERDUE = condition(ConditionType.CLEANUP_PENDING, "True", "PodsDoNotGo", 70)
+OVERDUE = condition(ConditionType.CLEANUP_PENDING, "True", "PodsNotTerminating", 70)
 FENCES: dict[str, tuple[SliceJobStatus, float | None]] = {
     "runs": (status(attempt(0, 0, 10)), None),
     "ended and not judged": (status(attempt(0, 0, 10, 40)), 40),

@@ -115,7 +115,7 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         asking(accelerator={"reservation": "res-1"}),
         "SelectorMatchesNothing",
         "does not have cloud.google.com/reservation-name=res-1",
-        "a slice fits on a now: apply it anew without accelerator.reservation",
+        "a slice fits on a now: recreate the job without accelerator.reservation",
     ),
     "spot nodes of another reservation, which no spot job can have": (
         Nodes().pool("a", labels={names.NODE_SPOT: "true", names.NODE_RESERVATION: "res-1"}, taints=SPOT["taints"]),
@@ -142,28 +142,28 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         asking(),
         "NoSuchNodes",
         "no node pool is v5litepod-16 (tpu-v5-lite-podslice, 4x4)",
-        "a slice of v5litepod-32 (4x8) fits now: apply it anew with that accelerator",
+        "a slice of v5litepod-32 (4x8) fits now: recreate the job with that accelerator",
     ),
     "no spot nodes": (
         Nodes().pool("a"),
         asking(accelerator={"spot": True}),
         "NoSuchNodes",
         "the only node pool of v5litepod-16 (tpu-v5-lite-podslice, 4x4) does not have cloud.google.com/gke-spot=true",
-        "a slice fits on other nodes now: apply it anew with accelerator.spot: false",
+        "a slice fits on other nodes now: recreate the job with accelerator.spot: false",
     ),
     "spot nodes only": (
         Nodes().pool("a", **SPOT),
         asking(),
         "NodesTainted",
         "a has spot nodes, and accelerator.spot is not true",
-        "a slice fits on spot nodes now: apply it anew with accelerator.spot: true",
+        "a slice fits on spot nodes now: recreate the job with accelerator.spot: true",
     ),
     "a selector that nothing has": (
         Nodes().pool("a").pool("b"),
         asking(nodeSelector={"team": "research"}),
         "SelectorMatchesNothing",
         "none of the 2 node pools of v5litepod-16 (tpu-v5-lite-podslice, 4x4) has team=research",
-        "take team out of the nodeSelector: a would do",
+        "remove team from the nodeSelector: a would fit",
     ),
     "held by a job": (
         Nodes().pool("a", held=EVAL),
@@ -184,7 +184,7 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         asking(4),
         "NodesHeld",
         "3 of 4 slices have room: d is held by team-b/eval",
-        "3 of 4 slices fit now: apply it anew with acceptableSlices: [3]",
+        "3 of 4 slices fit now: recreate the job with acceptableSlices: [3]",
     ),
     "fewer node pools than slices": (
         Nodes().pool("a", held=EVAL),
@@ -212,7 +212,7 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         asking(),
         "NodesTainted",
         "a has the taint repair=yes:NoSchedule, which nothing tolerates",
-        "tolerate the taint repair: a would do",
+        "tolerate the taint repair: a would fit",
     ),
     "a node pool that lacks hosts": (
         Nodes().pool("a", hosts=3),
@@ -245,7 +245,7 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         asking(),
         "NodesHeld",
         "which is not ready; c has the taint repair=yes:NoSchedule, which nothing tolerates; and 2 more",
-        "tolerate the taint repair: c would do",
+        "tolerate the taint repair: c would fit",
     ),
     "node pools with the same in their way": (
         Nodes().pool("a", hosts=3).pool("b", hosts=1).pool("c", hosts=3).pool("d", hosts=3).pool("e", hosts=3),
@@ -281,7 +281,7 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
 
 
 PREEMPTS = "this job's priority is {0}, and the scheduler preempts only pods of a lower one"
-ABOVE = "apply it anew with a priorityClassName whose value is above {0}: the scheduler may then preempt {1}"
+ABOVE = "recreate the job with a priorityClassName whose value is above {0}: the scheduler may then preempt {1}"
 RANKS: dict[str, tuple[Nodes, Job, Standing, str, str, str]] = {
     "nobody has a priority": (
         Nodes().pool("a", "2x2", held=EVAL),
@@ -337,7 +337,7 @@ RANKS: dict[str, tuple[Nodes, Job, Standing, str, str, str]] = {
         Standing(1000, preempts=False),
         "NodesHeld",
         "the job's PriorityClass has preemptionPolicy Never, so the scheduler preempts nobody for it",
-        "apply it anew with a priorityClassName whose value is above 10 and whose preemptionPolicy is not Never: ",
+        "recreate the job with a priorityClassName whose value is above 10 and whose preemptionPolicy is not Never: ",
     ),
     "pods of the system": (
         Nodes().pool("a", "2x2", held=SYSTEM),

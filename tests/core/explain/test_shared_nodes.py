@@ -142,7 +142,7 @@ TABLE: dict[str, tuple[Nodes, dict[str, Any], int, str, str, str]] = {
         1,
         "PriorityTooLow",
         "this job's priority is 0, and the scheduler preempts only pods of a lower one",
-        "apply it anew with a priorityClassName whose value is above 1000: the scheduler may then preempt pod "
+        "recreate the job with a priorityClassName whose value is above 1000: the scheduler may then preempt pod "
         "ml/notebook",
     ),
     "Kubernetes' own pods stay": (
@@ -154,7 +154,7 @@ TABLE: dict[str, tuple[Nodes, dict[str, Any], int, str, str, str]] = {
         1,
         "NodesHeld",
         "a has 0 of 4 nvidia.com/gpu left",
-        "take team out of the nodeSelector: b would do",
+        "remove team from the nodeSelector: b would fit",
     ),
     "a label that no node has": (
         Nodes().node("a", gpus=4),
@@ -162,7 +162,7 @@ TABLE: dict[str, tuple[Nodes, dict[str, Any], int, str, str, str]] = {
         1,
         "SelectorMatchesNothing",
         "no node has team=ml",
-        "take team out of the nodeSelector: a would do",
+        "remove team from the nodeSelector: a would fit",
     ),
     "a label of a node that is full, too": (
         Nodes().node("a", (EVAL, gpus(4)), gpus=4),
@@ -178,7 +178,7 @@ TABLE: dict[str, tuple[Nodes, dict[str, Any], int, str, str, str]] = {
         1,
         "NodesCordoned",
         "b waits for its node b, which is cordoned",
-        "take team out of the nodeSelector: a would do",
+        "remove team from the nodeSelector: a would fit",
     ),
     "labels that no node has together": (
         Nodes().node("a", gpus=4, labels={"team": "ml"}).node("b", gpus=4, labels={"disk": "ssd"}),
@@ -186,7 +186,7 @@ TABLE: dict[str, tuple[Nodes, dict[str, Any], int, str, str, str]] = {
         1,
         "SelectorMatchesNothing",
         "no node has disk=ssd and team=ml",
-        "take disk out of the nodeSelector: a would do",
+        "remove disk from the nodeSelector: a would fit",
     ),
     "nodes that have room for some of the pods": (
         Nodes().node("a", (EVAL, gpus(2)), gpus=4).node("b", (EVAL, gpus(2)), gpus=4),
@@ -210,7 +210,7 @@ TABLE: dict[str, tuple[Nodes, dict[str, Any], int, str, str, str]] = {
         1,
         "NodesHeld",
         "a has 0 of 8 cpu left (team-b/eval has 8)",
-        "tolerate the taint team: b would do",
+        "tolerate the taint team: b would fit",
     ),
     "the control plane is not for jobs": (
         Nodes().node("a", taints=(Taint("node-role.kubernetes.io/control-plane", "NoSchedule"),)),
@@ -325,7 +325,7 @@ def test_a_priority_class_that_preempts_nobody_is_told() -> None:
     assert "preemptionPolicy Never" in seen.found.message
     assert seen.remedy is not None
     assert seen.remedy.words.startswith(
-        "apply it anew with a priorityClassName whose value is above 0 and whose preemptionPolicy is not Never"
+        "recreate the job with a priorityClassName whose value is above 0 and whose preemptionPolicy is not Never"
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from docs.variables import VARIABLES
+from docs.generators.variables import VARIABLES
 from slipway.api.places import FIRST, HEAD, Place, worker
 from slipway.client.environment_listing import Listed, Listing, listing
 from slipway.core.model.job import Settings

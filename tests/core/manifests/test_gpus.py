@@ -400,7 +400,7 @@ WHOLE: dict[str, tuple[dict[str, Any], GpuSite, bool]] = {
 def test_a_host_has_a_node_to_itself_where_it_takes_all_gpus(asked: dict[str, Any], site: GpuSite, whole: bool) -> None:
     job = spec(hosts=2, accelerator={"gpu": asked})
     found = hardware_of(job, resolve(job, Settings(), site), site)
-    assert (found.whole_nodes, found.accelerated, found.own_pool) == (whole, False, False)
+    assert (found.whole_nodes, found.is_tpu, found.own_pool) == (whole, False, False)
 
 
 def test_only_tpus_have_node_pools_of_their_own() -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from docs.generate import CHANGES
+from docs.generators.pages import CHANGES
 from slipway.api.places import worker
 from slipway.api.status import Phase, PhaseKind
 from slipway.core.planner.contract.snapshot import Rejection

@@ -64,7 +64,7 @@ def test_the_status_says_that_somebody_deletes_them() -> None:
     deleted_all_the_time(world, seconds=120)
     assert (world.status.phase, world.condition("Running").reason) == ("Pending", "PodsDeleted")
     message = world.condition("Running").message
-    assert "4 of 4 pods were deleted before they had a node, train-0-0-0 say; find out who deletes them" in message
+    assert "4 of 4 pods were deleted before they had a node, for example train-0-0-0; find out who deletes them" in message
     assert "the next ones are created at 2026-11-21T12:0" in message
     assert (world.status.attempt, world.status.uncharged) == (0, 0)
 

@@ -413,4 +413,4 @@ def test_a_job_that_is_created_suspended_does_not_say_that_its_pods_are_taken() 
     world = World(suspend=True)
     world.checked = False
     world.step()
-    assert "is asked about its pods before the first attempt" in world.condition("Accepted").message
+    assert "checks its pods in a dry run before the first attempt" in world.condition("Accepted").message

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from slipway.api import names
 from slipway.api.places import HEAD, Place, worker
+from slipway.client.logs.interface import COMBINED, STREAMS, LogSource
 from slipway.client.logs.items import nanoseconds
-from slipway.client.logs.lines import Piece
-from slipway.client.logs.source import COMBINED, STREAMS, LogSource
+from slipway.client.logs.stream_lines import Piece
 from slipway.client.model import JobState
 
 ROLES: Final = (names.ROLE_HEAD, names.ROLE_WORKER)
@@ -141,7 +141,7 @@ class Selection:
         return head + tuple(worker(index, host) for index in indices for host in hosts)
 
 
-class Sieve:
+class LineFilter:
     """Picks the lines of one host that are wanted."""
 
     def __init__(self, selection: Selection) -> None:

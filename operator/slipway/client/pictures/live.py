@@ -15,9 +15,9 @@ from rich.text import Text
 
 from slipway.api.places import Place
 from slipway.client.model import JobState
-from slipway.client.pictures.matrix import matrix
+from slipway.client.pictures.formats import age, clock, coloured, span
+from slipway.client.pictures.host_matrix import matrix
 from slipway.client.pictures.timeline import timeline
-from slipway.client.pictures.words import age, clock, coloured, span
 
 _PER_SECOND: Final = 4
 _SHOWN_ATTEMPTS: Final = 5

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.api.status import Attempt
-from slipway.client.pictures.words import clock, span
+from slipway.client.pictures.formats import clock, span
 from slipway.core.vocabulary.charges import FAILURES, PREEMPTIONS, charge_of
 
 BAR: Final = 40

@@ -96,7 +96,7 @@ class Request:
 
     uid: str
     """UID of the job."""
-    accelerated: bool
+    is_tpu: bool
     """Whether they take all devices of their nodes."""
     needs: Needs
     """What one of their pods asks of its node."""
@@ -133,7 +133,7 @@ def request_of(job: Job, settings: Settings) -> Request:
     factory = PodFactory(job, asked, settings)
     return Request(
         uid=job.uid,
-        accelerated=asked.hardware.accelerated,
+        is_tpu=asked.hardware.is_tpu,
         needs=factory.needs,
         pool_hosts=asked.resolved.hosts if asked.hardware.own_pool else 0,
         own_rules=bool(template_spec(asked.spec).keys() & _OWN_RULES),
@@ -169,7 +169,7 @@ class Ground:
         """By the request: node pools with TPUs, nodes with TPUs, nodes with GPUs of that vendor, or all nodes."""
         if request.pool_hosts:
             return self.pools
-        if request.accelerated:
+        if request.is_tpu:
             return [one for one in self.single_nodes if names.NODE_ACCELERATOR in one.nodes[0].metadata.labels]
         if gpus := request.needs.gpus:
             return [one for one in self.single_nodes if gpus <= one.nodes[0].status.allocatable.keys()]
@@ -232,7 +232,7 @@ def _held(request: Request, group: NodeGroup, ground: Ground) -> Iterator[Obstac
     tenants: Iterable[Tenant] = ()
     if request.pool_hosts:
         tenants = ground.tenants.in_pool(group.name, group.members, ground.since)
-    elif request.accelerated:
+    elif request.is_tpu:
         tenants = ground.tenants.on(group.name, ground.since)
     return (_held_by(tenant) for tenant in tenants if tenant.uid != request.uid)
 

@@ -44,7 +44,7 @@ class Standing:
         """What to do so that the scheduler preempts others, which it does above that priority."""
         policy = "" if self.preempts else " and whose preemptionPolicy is not Never"
         return (
-            f"apply it anew with a priorityClassName whose value is above {enough}{policy}: the scheduler may then "
+            f"recreate the job with a priorityClassName whose value is above {enough}{policy}: the scheduler may then "
             f"preempt {listed(whose)}"
         )
 

@@ -79,7 +79,7 @@ def _without(scene: Scene, kind: Kind) -> Iterator[tuple[str, list[Candidate]]]:
 def _selectors(scene: Scene) -> Iterator[Remedy]:
     for key, sites in _without(scene, Kind.LABEL):
         if key not in scene.request.given_labels:
-            words = f"take {key} out of the nodeSelector: {_named(sites)} would do"
+            words = f"remove {key} from the nodeSelector: {_named(sites)} would fit"
             yield Remedy("nodeSelector", (key,), words, tuple(sites))
 
 
@@ -88,20 +88,20 @@ def _reservation(scene: Scene) -> Iterator[Remedy]:
     if spec is None or spec.accelerator is None or spec.accelerator.reservation is None:
         return
     if sites := _elsewhere(scene, {"reservation": None}):
-        words = f"{_count(scene)} on {_named(sites)} now: apply it anew without accelerator.reservation"
+        words = f"{_count(scene)} on {_named(sites)} now: recreate the job without accelerator.reservation"
         yield Remedy("accelerator.reservation", (spec.accelerator.reservation,), words, sites)
 
 
 def _tolerations(scene: Scene) -> Iterator[Remedy]:
     for key, sites in _without(scene, Kind.TAINT):
         if key != names.NODE_SPOT:
-            yield Remedy("tolerations", (key,), f"tolerate the taint {key}: {_named(sites)} would do", tuple(sites))
+            yield Remedy("tolerations", (key,), f"tolerate the taint {key}: {_named(sites)} would fit", tuple(sites))
 
 
 def _fewer(scene: Scene) -> Iterator[Remedy]:
     sites = tuple(_open(scene.sites, lambda one: False))
     if 0 < len(sites) < scene.slices:
-        words = f"{len(sites)} of {scene.slices} slices fit now: apply it anew with acceptableSlices: [{len(sites)}]"
+        words = f"{len(sites)} of {scene.slices} slices fit now: recreate the job with acceptableSlices: [{len(sites)}]"
         yield Remedy("acceptableSlices", (len(sites),), words, sites)
 
 
@@ -113,7 +113,7 @@ def _spot(scene: Scene) -> Iterator[Remedy]:
     sites = _elsewhere(scene, {"spot": spot})
     if sites:
         kind = "spot" if spot else "other"
-        words = f"{_count(scene)} on {kind} nodes now: apply it anew with accelerator.spot: {str(spot).lower()}"
+        words = f"{_count(scene)} on {kind} nodes now: recreate the job with accelerator.spot: {str(spot).lower()}"
         yield Remedy("accelerator.spot", (spot,), words, sites)
 
 
@@ -129,7 +129,7 @@ def _topology(scene: Scene) -> Iterator[Remedy]:
         changes = {"type": shape.type, "topology": topology, "chips_per_host": int(chips)}
         sites = _elsewhere(scene, {"generation": None, "label": None, **changes})
         if sites:
-            words = f"{_count(scene, of=f' of {shape.type} ({topology})')} now: apply it anew with that accelerator"
+            words = f"{_count(scene, of=f' of {shape.type} ({topology})')} now: recreate the job with that accelerator"
             yield Remedy("accelerator", (shape.type, topology, int(chips)), words, sites)
 
 

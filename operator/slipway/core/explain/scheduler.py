@@ -107,7 +107,7 @@ def explain_unscheduled(view: View) -> Answer:
     sites = survey(request, view.ground)
     if request.own_rules or not view.nodes:
         return Answer(None)
-    if not request.accelerated:
+    if not request.is_tpu:
         return _of_shared_nodes(view, request, sites)
     free = [site for site in sites if not site.obstacles]
     if len(free) >= view.slices:

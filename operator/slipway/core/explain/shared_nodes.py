@@ -206,14 +206,14 @@ def _with(crowd: Crowd, kind: Kind, what: str | None = None) -> tuple[Room, ...]
 def _selectors(crowd: Crowd) -> Iterator[Remedy]:
     for key in keys((room.site for room in crowd.rooms), Kind.LABEL):
         if key not in crowd.request.given_labels and (rooms := _with(crowd, Kind.LABEL, key)):
-            words = f"take {key} out of the nodeSelector: {_closed(rooms)} would do"
+            words = f"remove {key} from the nodeSelector: {_closed(rooms)} would fit"
             yield _remedy("nodeSelector", (key,), words, rooms)
 
 
 def _tolerations(crowd: Crowd) -> Iterator[Remedy]:
     for key in keys((room.site for room in crowd.rooms), Kind.TAINT):
         if not key.startswith(_NOT_TO_TOLERATE) and (rooms := _with(crowd, Kind.TAINT, key)):
-            yield _remedy("tolerations", (key,), f"tolerate the taint {key}: {_closed(rooms)} would do", rooms)
+            yield _remedy("tolerations", (key,), f"tolerate the taint {key}: {_closed(rooms)} would fit", rooms)
 
 
 def _uncordoned(crowd: Crowd) -> Iterator[Remedy]:

@@ -22,7 +22,7 @@ def literal(name: str, value: object) -> Variable:
 class Hardware:
     """Nodes of which CPU and memory are enough; each kind of accelerator is a subclass."""
 
-    accelerated: bool = False
+    is_tpu: bool = False
     """Whether the nodes have TPUs: one pod takes all chips of its node, and labels tell their shape."""
     process_addresses: bool = False
     """Whether a program needs the addresses of the processes of its slice."""
@@ -39,12 +39,12 @@ class Hardware:
     @property
     def whole_nodes(self) -> bool:
         """Whether a pod takes all devices of its node, so that no two pods share one."""
-        return self.accelerated
+        return self.is_tpu
 
     @property
     def own_pool(self) -> bool:
         """Whether each slice takes a whole node pool, as multi-host TPU slices do."""
-        return self.accelerated and self.hosts > 1
+        return self.is_tpu and self.hosts > 1
 
     def labels(self) -> dict[str, str]:
         """The node labels that follow from the accelerator; no other selector may contradict them."""
@@ -88,7 +88,7 @@ _NO_ACCELERATOR: Final = Accelerator()
 class Tpu(Hardware):
     """TPU VMs of one shape."""
 
-    accelerated = True
+    is_tpu = True
     taints = (names.TPU_RESOURCE,)
 
     def __init__(self, accelerator: Accelerator, resolved: Resolved) -> None:

@@ -210,7 +210,7 @@ def spread(job: Job, spec: SliceJobSpec, hardware: Hardware, *, pinned: bool) ->
     that a Service selects, and compares all nodes of the cluster for them, though one node pool alone is in question.
     """
     soft = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
-    if not hardware.accelerated:
+    if not hardware.is_tpu:
         of_the_job = {"matchLabels": {names.LABEL_JOB_UID: job.uid}}
         return [soft | {"topologyKey": _ONE_NODE, "labelSelector": of_the_job}]
     if not pinned or "topologySpreadConstraints" in template_spec(spec):

@@ -199,7 +199,7 @@ class PodFactory:
         selector = self._hardware.node_selector() | self._spec.node_selector
         if pool := self._pools.get(slice_index):
             return selector | {self._settings.topology_key: pool}, None
-        if self._on_the_nodes_network and not self._hardware.accelerated:
+        if self._on_the_nodes_network and not self._hardware.is_tpu:
             # They would take each other's ports.
             return selector, placement.apart(self._job, {})
         if self._spec.one_host_per_node:
@@ -242,7 +242,7 @@ class PodFactory:
         given = {one["name"]: one for one in containers[at].get("env", ())}
         beside = (port for one in containers[:at] + containers[at + 1 :] for port in one.get("ports", ()))
         taken = {self._resolved.coordinator_port, *(port["containerPort"] for port in beside)}
-        megascale = hardware.accelerated and peers.slices > 1
+        megascale = hardware.is_tpu and peers.slices > 1
         own = [
             *environment.slice_variables(peers, slice_index, hardware),
             *environment.group_variables(peers, given, taken, megascale=megascale),

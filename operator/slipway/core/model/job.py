@@ -1,5 +1,6 @@
 """A SliceJob as the planner sees it, and the settings of the operator."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -119,3 +120,7 @@ class Settings:
     """The id of this operator, which serves the SliceJobs that name it."""
     images_by_id: bool = False
     """Whether a job may name an image by its id, which no registry knows."""
+
+
+UNKNOWN_OPERATOR: Final = Settings(max_pods=sys.maxsize)
+"""What a client takes a cluster's operator to have: no bound on pods, for only the site knows its own."""

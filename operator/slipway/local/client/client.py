@@ -15,8 +15,9 @@ from slipway.api import names
 from slipway.apiserver.watch import Event as Change
 from slipway.apiserver.wire import JsonObject
 from slipway.client import errors
-from slipway.client.hosts import PodSeen
-from slipway.client.model import Event, JobState, Stored
+from slipway.client.description import Event
+from slipway.client.host_states import PodSeen
+from slipway.client.model import JobState, Stored
 from slipway.client.verbs import Verbs
 from slipway.local import pruning, submission
 from slipway.local.cancellation import Waiting

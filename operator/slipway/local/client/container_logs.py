@@ -12,8 +12,8 @@ import msgspec
 
 from slipway.api import names
 from slipway.apiserver.watch import Applied, Deleted, Event, Init, InitDone
-from slipway.client.logs.pods import LogPod
-from slipway.client.logs.source import COMBINED, STDERR, STDOUT, STREAMS, LogBroken, LogGone, LogQuery
+from slipway.client.logs.interface import COMBINED, STDERR, STDOUT, STREAMS, LogBroken, LogGone, LogQuery
+from slipway.client.logs.log_pod import LogPod
 from slipway.local.client.containers_as_pods import job_pods, kept_pods
 from slipway.local.client.errors import as_client_errors
 from slipway.local.containers.containers import Containers, EngineLost, EngineRefuses, Streams
@@ -116,7 +116,7 @@ class ContainerLogStream:
         self._close()
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The lines in pieces. See `slipway.client.logs.source.LogStream`."""
+        """The lines in pieces. See `slipway.client.logs.interface.LogStream`."""
         pipe = _Pipe(asyncio.get_running_loop())
         Thread(target=pipe.fill, args=(self._pieces, self._cut), daemon=True, name=f"log of {self._name}").start()
         try:

@@ -256,7 +256,7 @@ def _stuck(draft: Draft) -> bool:
 
 def _split(draft: Draft) -> bool:
     """Whether some pods of a slice are bound and others found no room in the same node pool."""
-    if not draft.hardware.accelerated:
+    if not draft.hardware.is_tpu:
         return False
     waiting = {pod.place.slice for pod in draft.seen.unscheduled if not pod.is_head}
     workers = ((place, pod) for place, pod in draft.seen.live.items() if not place.is_head)

@@ -158,7 +158,7 @@ def _device_trouble(facts: Facts) -> str | None:
 
 def _tpu_trouble(facts: Facts) -> str | None:
     end = _failed_exit(facts)
-    if end is None or not facts.asked.hardware.accelerated:
+    if end is None or not facts.asked.hardware.is_tpu:
         return None
     found = _TPU_TROUBLE.search(end.message)
     return f"could not open its TPU: {found.group(0)}" if found else None

@@ -119,7 +119,7 @@ def _give_up_unwitnessed(draft: Draft) -> bool:
         return bool(absent)
     listed = ", ".join(pod_name(draft.job.name, attempt.number, place) for place in absent[:3])
     message = (
-        f"{len(absent)} pod(s) are missing beside hosts that are done, and no operator saw whether they ran: {listed}"
+        f"{len(absent)} pod(s) are missing beside hosts that are done, and it is unknown whether they ever ran: {listed}"
     )
     end_at_once(draft, UNWITNESSED, message)
     return True

@@ -280,7 +280,7 @@ def overdue(draft: Draft) -> str:
     listed = ", ".join(f"{pod.metadata.name} on node {pod.spec.node_name or 'none'}" for pod in late[:5])
     more = f" and {len(late) - 5} more" if len(late) > 5 else ""
     return (
-        f"{len(late)} pod(s) do not go: {listed}{more}. Their containers may still run, so nothing new is started; "
+        f"{len(late)} pod(s) have not terminated: {listed}{more}. Their containers may still run, so nothing new is started; "
         "once their machine is known to be off: "
         f"kubectl taint nodes NODE {names.TAINT_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     )

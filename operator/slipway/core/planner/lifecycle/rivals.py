@@ -82,7 +82,7 @@ def _lacks_head_alone(job: Job) -> bool:
 
 def _holds_node_for_head(draft: Draft, job: Job) -> bool:
     """Whether this job holds a node on which the Ray head of that one could run, which is never one with TPUs."""
-    on_tpus = draft.hardware.accelerated
+    on_tpus = draft.hardware.is_tpu
     pods = [pod for place, pod in draft.seen.live.items() if pod.spec.node_name and (place.is_head or not on_tpus)]
     if not pods or not draft.snapshot.nodes_watched:
         return bool(pods)
@@ -93,7 +93,7 @@ def _holds_node_for_head(draft: Draft, job: Job) -> bool:
 
 
 def _needs_the_same(draft: Draft, job: Job) -> bool:
-    if _lacks_head_alone(job) and draft.hardware.accelerated and HEAD not in draft.seen.wanted:
+    if _lacks_head_alone(job) and draft.hardware.is_tpu and HEAD not in draft.seen.wanted:
         return False
     return _can_run(draft, job)
 

@@ -152,7 +152,7 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
     if draft.runtime.waits_for_clients:
         found.append(_ready(draft, reason, message))
     if late or draft.job.status.condition(ConditionType.CLEANUP_PENDING) is not None:
-        found.append((ConditionType.CLEANUP_PENDING, bool(late), "PodsDoNotGo" if late else "Clean", late))
+        found.append((ConditionType.CLEANUP_PENDING, bool(late), "PodsNotTerminating" if late else "Clean", late))
     visible = draft.snapshot.nodes_watched
     if not visible or draft.job.status.condition(ConditionType.NODES_VISIBLE) is not None:
         words = ("NodesWatched", "") if visible else ("NodesForbidden", _NODES_HIDDEN)
@@ -182,7 +182,7 @@ def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
     if said is not None and draft.in_line and not draft.snapshot.checked:
         return ConditionType.ACCEPTED, True, said.reason, said.message
     asked = draft.attempt is not None or draft.snapshot.checked
-    pods = "takes its pods" if asked else "is asked about its pods before the first attempt"
+    pods = "takes its pods" if asked else "checks its pods in a dry run before the first attempt"
     message = f"the spec is valid and {draft.snapshot.settings.maker} {pods}{sidecars(draft.spec)}"
     return ConditionType.ACCEPTED, True, "Accepted", message
 

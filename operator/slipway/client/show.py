@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from slipway.api.places import Place, parse_pod_name
 from slipway.apiserver.watch import Applied, Deleted, Init
-from slipway.client.hosts import state_of
+from slipway.client.host_states import state_of
 from slipway.client.model import JobState
 from slipway.client.pictures.live import LiveView
 from slipway.client.verbs import Verbs

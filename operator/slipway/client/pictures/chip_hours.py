@@ -10,7 +10,7 @@ from rich.table import Table
 
 from slipway.api.ledger import Ledger
 from slipway.client.model import JobState
-from slipway.client.pictures.words import span
+from slipway.client.pictures.formats import span
 from slipway.core.accounting.ledger import account_at, by_state, sums
 from slipway.core.accounting.spans import LOST, RUNNING
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from slipway.cli.common import print_data
 from slipway.cli.main import main
-from slipway.client.manifest import InvalidManifest, documents
+from slipway.client.manifests.reading import InvalidManifest, documents
 from slipway.devcluster.programs import binaries
 from slipway.devcluster.progress import Silent
 

@@ -20,12 +20,13 @@ from slipway.apiserver.history_pages import read
 from slipway.apiserver.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.apiserver.watch import Event as Change
 from slipway.apiserver.wire import JsonObject
-from slipway.client import errors, operators, queue_position
-from slipway.client.answers import NO_SLICEJOBS, as_client_errors, typed
-from slipway.client.differences import differences
-from slipway.client.hosts import PodSeen
-from slipway.client.kubelets import PodLogs
-from slipway.client.model import Event, JobState, ProfileOfJob, Stored
+from slipway.client import errors, operator_leases, queue_position
+from slipway.client.api_errors import NO_SLICEJOBS, as_client_errors, typed
+from slipway.client.description import Event, ProfileOfJob
+from slipway.client.host_states import PodSeen
+from slipway.client.logs.kubelet_logs import PodLogs
+from slipway.client.manifests.differences import differences
+from slipway.client.model import JobState, Stored
 from slipway.client.target import Target, possible_namespace
 from slipway.client.verbs import Verbs
 
@@ -207,7 +208,7 @@ class AsyncClient(ClusterTarget, Verbs):
     async def unserved(self, namespace: str, now: datetime, operator_id: str = "") -> str:
         """Why no operator looks after such jobs of a namespace; empty where one does, or this user may not know."""
         with as_client_errors():
-            return await operators.unserved(self.api, namespace, now, operator_id)
+            return await operator_leases.unserved(self.api, namespace, now, operator_id)
 
     async def position(self, job: JobState) -> str:
         """Where a job stands in its queue, in words; empty where it does not wait, or Kueue does not tell this user."""
@@ -219,7 +220,7 @@ class AsyncClient(ClusterTarget, Verbs):
 
     async def _create(self, body: Mapping[str, Any], namespace: str, *, dry_run: bool) -> Stored:
         # Few calls need it, and it takes time to import.
-        from slipway.client.manifest import InvalidManifest, check
+        from slipway.client.manifests.reading import InvalidManifest, check
 
         path = paths.jobs(possible_namespace(namespace))
         try:
@@ -232,7 +233,7 @@ class AsyncClient(ClusterTarget, Verbs):
     async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
         """In what the API server would store the manifest otherwise: with its defaults, and what webhooks add."""
         # Few calls need it, and it takes time to import.
-        from slipway.client.manifest import new_name
+        from slipway.client.manifests.reading import new_name
 
         unused = dict(body) | {"metadata": dict(body["metadata"]) | {"name": new_name(found.name)}}
         made = await self._create(unused, found.namespace, dry_run=True)

@@ -10,8 +10,16 @@ import yaml
 from click.testing import CliRunner
 
 from slipway.cli.main import main
-from slipway.client.manifest import Flags, InvalidManifest, check, check_profile, documents, environment, manifest
-from slipway.client.mounts import mounts
+from slipway.client.manifests.mounts import mounts
+from slipway.client.manifests.reading import (
+    Flags,
+    InvalidManifest,
+    check,
+    check_profile,
+    documents,
+    environment,
+    manifest,
+)
 from slipway.core.model.site import Profile
 from slipway.local.conversion.expansion import expanded
 from tests.controller.test_jobs import nested

@@ -9,16 +9,16 @@ from tests.waiting import ANSWER_SECONDS
 
 FORKS = f"""
 import os, signal, sys
-from slipway.client import portal
+from slipway.client import background_loop
 
 async def answer():
     return 7
 
-assert portal.run(answer()) == 7
+assert background_loop.run(answer()) == 7
 if (child := os.fork()) == 0:
     signal.alarm({ANSWER_SECONDS})
-    os._exit(portal.run(answer()))
-assert portal.run(answer()) == 7
+    os._exit(background_loop.run(answer()))
+assert background_loop.run(answer()) == 7
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
@@ -30,7 +30,7 @@ def test_a_forked_process_has_a_loop_of_its_own() -> None:
 CALLS_AT_ONCE = """
 import asyncio, threading
 from concurrent.futures import ThreadPoolExecutor
-from slipway.client import portal
+from slipway.client import background_loop
 
 together, make = threading.Barrier(8), asyncio.new_event_loop
 
@@ -43,7 +43,7 @@ async def number():
 
 def call(_):
     together.wait()
-    return portal.run(number())
+    return background_loop.run(number())
 
 asyncio.new_event_loop = slowly
 with ThreadPoolExecutor(8) as threads:
@@ -58,7 +58,7 @@ def test_threads_that_call_at_once_share_a_loop() -> None:
 CALLBACK = """
 import asyncio
 from concurrent.futures import Future
-from slipway.client import portal
+from slipway.client import background_loop
 
 async def seven():
     await asyncio.sleep(0)
@@ -73,7 +73,7 @@ def callback(_):
     except RuntimeError as error:
         said.set_exception(error)
 
-said, first = Future(), portal.start(asyncio.sleep(0.5))
+said, first = Future(), background_loop.start(asyncio.sleep(0.5))
 first.add_done_callback(callback)
 try:
     said.result()
@@ -81,12 +81,17 @@ except RuntimeError as error:
     assert "was made in the callback of a future" in str(error)
 else:
     raise SystemExit("it waited")
-assert portal.run(seven()) == 7
+assert background_loop.run(seven()) == 7
 """
 
 
 @pytest.mark.parametrize(
-    "call", ["portal.run(seven())", "portal.result(portal.start(seven()))", "next(portal.iterate(sevens()))"]
+    "call",
+    [
+        "background_loop.run(seven())",
+        "background_loop.result(background_loop.start(seven()))",
+        "next(background_loop.iterate(sevens()))",
+    ],
 )
 def test_a_call_that_waits_in_a_callback_is_refused_and_others_go_on(call: str) -> None:
     done = subprocess.run(

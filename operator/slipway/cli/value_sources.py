@@ -8,7 +8,7 @@ from typing import Any, Final
 from slipway.api.crd import openapi_schema
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.client.manifest import Manifest, check, typed
+from slipway.client.manifests.reading import Manifest, check, typed
 from slipway.core.manifests.redact import HIDDEN, foreign, is_secret
 from slipway.core.model.site import Profile
 

@@ -20,11 +20,10 @@ from slipway.api.reading import describe
 from slipway.api.resources import docker_size
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.client import kubectl_yaml
-from slipway.client.mounts import mounts
-from slipway.client.target import UNKNOWN_OPERATOR
+from slipway.client.manifests import kubectl_yaml
+from slipway.client.manifests.mounts import mounts
 from slipway.core.manifests.effective import InvalidSpec
-from slipway.core.model.job import Job, Settings
+from slipway.core.model.job import UNKNOWN_OPERATOR, Job, Settings
 from slipway.core.model.reading import read_job
 from slipway.core.model.site import NO_CHART, Choice, Profile
 from slipway.core.validation.acceptance import accept
@@ -153,7 +152,7 @@ def documents(text: str, source: str, kinds: Sequence[str] = (names.KIND,)) -> l
         InvalidManifest: when it cannot be read, holds none, or holds something else.
     """
     try:
-        found = [one for one in kubectl_yaml.documents(text) if one is not None]
+        found = [document for document in kubectl_yaml.documents(text) if document is not None]
     except (yaml.YAMLError, RecursionError) as error:
         raise InvalidManifest(f"{source} is no YAML: {' '.join(str(error).split())}") from error
     if not found:
@@ -257,7 +256,7 @@ def warnings(body: Manifest, profile: Profile | None = None) -> tuple[str, ...]:
     """What has no effect in a job that `check` has found valid with the same profile."""
     job = _sited(read_job(_stored(body)), profile)
     assert job.spec is not None
-    return tuple(one.message for one in notices(job.spec, job.site) if one.reason == IGNORED)
+    return tuple(notice.message for notice in notices(job.spec, job.site) if notice.reason == IGNORED)
 
 
 def _sited(job: Job, profile: Profile | None) -> Job:

@@ -10,12 +10,12 @@ from slipway.api.places import Place
 from slipway.api.status import MAX_ATTEMPTS, Attempt
 from slipway.client.errors import ClusterError, LogsPurged, NotStarted
 from slipway.client.logs import merging
-from slipway.client.logs.board import Board
-from slipway.client.logs.hosts import STREAMS, Desk, HostLog
+from slipway.client.logs.host_log import STREAMS, HostLog, JobReading
+from slipway.client.logs.interface import LogClient
 from slipway.client.logs.items import Batch, Item, Line, Note, Opening, Separator
-from slipway.client.logs.kept import kept_lines, root_place
+from slipway.client.logs.job_watch import JobWatch
 from slipway.client.logs.selection import Selection, most_slices
-from slipway.client.logs.source import Logged
+from slipway.client.logs.status_tail import kept_lines, root_place
 
 _EVERYTHING: Final = Selection()
 _NAMED: Final = 4
@@ -24,7 +24,7 @@ _SORTED: Final = 256
 """Lines of a batch that are sorted by time."""
 
 
-async def follow(client: Logged, name: str, selection: Selection = _EVERYTHING) -> AsyncGenerator[Item, None]:
+async def follow(client: LogClient, name: str, selection: Selection = _EVERYTHING) -> AsyncGenerator[Item, None]:
     """The lines of a job that are wanted, and what is to be said about them.
 
     The lines of a host come in the order of its log. Another host's never come within one, unless it is longer than
@@ -42,17 +42,19 @@ async def follow(client: Logged, name: str, selection: Selection = _EVERYTHING) 
                 yield item
 
 
-async def follow_batches(client: Logged, name: str, selection: Selection = _EVERYTHING) -> AsyncGenerator[Batch, None]:
+async def follow_batches(
+    client: LogClient, name: str, selection: Selection = _EVERYTHING
+) -> AsyncGenerator[Batch, None]:
     """The same in batches: what came in one piece. See `follow`."""
     job = await client.get(name)
     selection.check(job)
-    board, source = Board(job), client.log_source(job)
+    watch, source = JobWatch(job), client.log_source(job)
     selection.check_source(source)
     if job.status.attempt is not None:
-        await board.list(source)
-    old = frozenset(name for name, pod in board.pods.items() if pod.started)
-    async with board.watching(client, source) if selection.follow else nullcontext():
-        logs = _JobLogs(client, Desk(board, source, selection, old=old))
+        await watch.list(source)
+    old = frozenset(name for name, pod in watch.pods.items() if pod.started)
+    async with watch.watching(client, source) if selection.follow else nullcontext():
+        logs = _JobLogs(client, JobReading(watch, source, selection, old=old))
         async with aclosing(logs.followed() if selection.follow else logs.now()) as batches:
             async for batch in batches:
                 yield batch
@@ -61,14 +63,14 @@ async def follow_batches(client: Logged, name: str, selection: Selection = _EVER
 class _JobLogs:
     """Reads the attempts of a job."""
 
-    def __init__(self, client: Logged, desk: Desk) -> None:
+    def __init__(self, client: LogClient, reading: JobReading) -> None:
         self._client = client
-        self._desk, self._board, self._selection = desk, desk.board, desk.selection
-        self._words = f"SliceJob {desk.board.job.name}"
+        self._reading, self._watch, self._selection = reading, reading.watch, reading.selection
+        self._words = f"SliceJob {reading.watch.job.name}"
 
     async def now(self) -> AsyncGenerator[Batch, None]:
         """What can be read at once."""
-        if self._board.job.status.attempt is None:
+        if self._watch.job.status.attempt is None:
             raise NotStarted(self._not_started())
         numbers = await self._numbers() if self._selection.history else []
         if self._selection.failed and not numbers:
@@ -84,11 +86,11 @@ class _JobLogs:
         """What is there, and what comes until the job has ended."""
         wanted, number, shown = self._selection.attempt, self._first(), False
         while await self._begun(number):
-            self._selection.check(self._board.job)
-            over, printed, shown = self._board.over(number), False, True
+            self._selection.check(self._watch.job)
+            over, printed, shown = self._watch.over(number), False, True
             if over:
-                await self._board.list_over(self._desk.source, number)
-            alone = over and self._board.job.over and wanted != "all"
+                await self._watch.list_over(self._reading.source, number)
+            alone = over and self._watch.job.over and wanted != "all"
             async with aclosing(self._past(number, alone=alone) if over else self._live(number)) as batches:
                 async for batch in batches:
                     printed = printed or isinstance(batch[-1], Line)
@@ -99,7 +101,7 @@ class _JobLogs:
             if printed or self._ended_by_host(number):
                 yield [self._separator(number)]
             number = following
-        if self._board.deleted:
+        if self._watch.deleted:
             yield [Note(f"{self._words} was deleted")]
         elif not shown:
             raise NotStarted(self._not_started())
@@ -111,11 +113,12 @@ class _JobLogs:
             yield [Note(f"the host that ended attempt {number} of {self._words} is none of those that are wanted")]
             return
         yield [Opening(number, places)]
-        pods = {place: self._board.pod(number, place) for place in places}
+        pods = {place: self._watch.pod(number, place) for place in places}
         readable = [place for place, pod in pods.items() if pod is not None and pod.started]
-        gone = [place for place, pod in pods.items() if pod is None and self._board.over(number)]
+        gone = [place for place, pod in pods.items() if pod is None and self._watch.over(number)]
         kept = {
-            place: kept_lines(self._board.job.name, self._desk.record(number), place, self._selection) for place in gone
+            place: kept_lines(self._watch.job.name, self._reading.record(number), place, self._selection)
+            for place in gone
         }
         if alone and not readable and not any(kept.values()):
             waiting = len(gone) < len(places)
@@ -126,7 +129,7 @@ class _JobLogs:
             yield [Note(f"{_named(late)} of attempt {number} {'has' if len(late) == 1 else 'have'} not started")]
         for lines in filter(None, kept.values()):
             yield lines
-        logs = [HostLog(self._desk, number, place, crowded=len(readable) > STREAMS) for place in readable]
+        logs = [HostLog(self._reading, number, place, crowded=len(readable) > STREAMS) for place in readable]
         sources = [one.followed() if following else one.now() for one in logs]
         async with aclosing(self._merged(sources)) as batches:
             async for batch in batches:
@@ -153,14 +156,14 @@ class _JobLogs:
         places = self._places(number)
         yield [Opening(number, places)]
         crowded = len(places) > STREAMS
-        sources = [HostLog(self._desk, number, place, crowded=crowded).followed() for place in places]
+        sources = [HostLog(self._reading, number, place, crowded=crowded).followed() for place in places]
         async with aclosing(merging.as_they_come(sources)) as batches:
             async for batch in batches:
                 yield batch
 
     def _places(self, number: int) -> tuple[Place, ...]:
-        job, slices = self._board.job, self._board.job.slices
-        root = root_place(job.name, self._desk.record(number))
+        job, slices = self._watch.job, self._watch.job.slices
+        root = root_place(job.name, self._reading.record(number))
         if number != job.status.attempt:
             slices = self._slices_of_past(number, root)
         places = self._selection.places(job, slices)
@@ -170,8 +173,8 @@ class _JobLogs:
 
     def _slices_of_past(self, number: int, root: Place | None) -> int:
         """Slices that an earlier attempt had; its pods may be gone, some of them or all."""
-        job = self._board.job
-        there = {place.slice for place in self._board.attempts().get(number, ()) if not place.is_head}
+        job = self._watch.job
+        there = {place.slice for place in self._watch.attempts().get(number, ()) if not place.is_head}
         # Attempts have different numbers of slices only with acceptableSlices, and no record tells them.
         if not there or not job.stored.spec.get("acceptableSlices"):
             return most_slices(job)
@@ -179,7 +182,7 @@ class _JobLogs:
 
     async def _numbers(self) -> list[int]:
         """The attempts that are wanted of a job that is not followed, oldest first."""
-        status, wanted = self._board.job.status, self._selection.attempt
+        status, wanted = self._watch.job.status, self._selection.attempt
         if wanted is not None and len(status.attempts) == MAX_ATTEMPTS:
             await self._read_history()
         known = self._known()
@@ -193,16 +196,19 @@ class _JobLogs:
     async def _read_history(self) -> None:
         """Attempts that the status holds no more; who may not read them does without."""
         with suppress(ClusterError):
-            for stored in await self._client.history(self._board.job.name):
+            for stored in await self._client.history(self._watch.job.name):
                 with suppress(ValidationError):
                     record = Attempt.model_validate(stored)
-                    self._desk.older[record.number] = record
+                    self._reading.older[record.number] = record
 
     def _known(self) -> list[int]:
-        status = self._board.job.status
+        status = self._watch.job.status
         current = {status.attempt} if status.attempt is not None else set()
         return sorted(
-            self._desk.older.keys() | {one.number for one in status.attempts} | current | self._board.attempts().keys()
+            self._reading.older.keys()
+            | {one.number for one in status.attempts}
+            | current
+            | self._watch.attempts().keys()
         )
 
     def _first(self) -> int:
@@ -215,33 +221,33 @@ class _JobLogs:
     async def _begun(self, number: int) -> bool:
         """Wait for an attempt; False when it will never begin."""
         while True:
-            if (current := self._board.job.status.attempt) is not None and current >= number:
+            if (current := self._watch.job.status.attempt) is not None and current >= number:
                 return True
-            if self._board.deleted or self._board.job.over:
+            if self._watch.deleted or self._watch.job.over:
                 return False
-            await self._board.changed()
+            await self._watch.changed()
 
     async def _following(self, number: int) -> int | None:
         """Wait for the attempt after this one; None when there will be none."""
         while True:
             if later := [one for one in self._known() if one > number]:
                 return later[0]
-            if self._board.deleted or self._board.job.over:
+            if self._watch.deleted or self._watch.job.over:
                 return None
-            await self._board.changed()
+            await self._watch.changed()
 
     def _ended_by_host(self, number: int) -> bool:
-        return root_place(self._board.job.name, self._desk.record(number)) is not None
+        return root_place(self._watch.job.name, self._reading.record(number)) is not None
 
     def _separator(self, number: int) -> Separator:
-        record = self._desk.record(number)
+        record = self._reading.record(number)
         why = ": ".join(filter(None, (record.cause, record.message))) if record is not None else ""
         return Separator(number, f"attempt {number} ended: {why or 'why is not recorded any more'}")
 
     def _not_started(self, number: int | None = None) -> str:
-        job = self._board.job
+        job = self._watch.job
         which = f"no host of attempt {number} has started" if number is not None else "no attempt has begun"
-        earlier = [one for one in self._board.attempts() if number is not None and one < number]
+        earlier = [one for one in self._watch.attempts() if number is not None and one < number]
         hint = f". The logs of attempt {max(earlier)} are still there" if earlier else ""
         return f"{self._words} is {job.phase}, {which}: {job.message}{hint}"
 

@@ -8,15 +8,15 @@ from typing import Final
 from slipway.api.places import Place, parse_pod_name, pod_name
 from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
 from slipway.client.errors import ClusterError
-from slipway.client.logs.pods import LogPod
-from slipway.client.logs.source import Logged, LogSource
+from slipway.client.logs.interface import LogClient, LogSource
+from slipway.client.logs.log_pod import LogPod
 from slipway.client.model import JobState
 
 _JOB: Final = ""
 """What stands for the job where pods are named."""
 
 
-class Board:
+class JobWatch:
     """A job and its pods."""
 
     def __init__(self, job: JobState) -> None:
@@ -78,7 +78,7 @@ class Board:
                     self._put(one)
 
     @asynccontextmanager
-    async def watching(self, client: Logged, source: LogSource) -> AsyncIterator[None]:
+    async def watching(self, client: LogClient, source: LogSource) -> AsyncIterator[None]:
         """Keep it up to date."""
         tasks = [asyncio.create_task(work) for work in (self._watch_job(client), self._watch_pods(source))]
         for task in tasks:
@@ -96,7 +96,7 @@ class Board:
             self._error = error
             self._wake()
 
-    async def _watch_job(self, client: Logged) -> None:
+    async def _watch_job(self, client: LogClient) -> None:
         async with aclosing(client.watch(self.job.name)) as states:
             async for state in states:
                 self.deleted = state is None or state.uid != self.job.uid

@@ -2,9 +2,9 @@
 
 from slipway.api.places import HEAD, Place, parse_pod_name, pod_name, worker
 from slipway.api.status import Attempt
+from slipway.client.logs.interface import COMBINED
 from slipway.client.logs.items import Item, Line, Note, nanoseconds
-from slipway.client.logs.selection import Selection, Sieve
-from slipway.client.logs.source import COMBINED
+from slipway.client.logs.selection import LineFilter, Selection
 
 
 def root_place(job: str, record: Attempt | None) -> Place | None:
@@ -27,10 +27,10 @@ def kept_lines(job: str, record: Attempt | None, place: Place, selection: Select
         # The status has the end of both in one.
         return []
     moment = nanoseconds(root.time or record.end_time or record.start_time)
-    name, sieve = root.pod or pod_name(job, record.number, place), Sieve(selection)
+    name, line_filter = root.pod or pod_name(job, record.number, place), LineFilter(selection)
     lines = [line for line in root.log.encode().split(b"\n") if line]
     first = 0 if selection.tail is None else max(0, len(lines) - selection.tail)
-    lines = [line + b"\n" for line in lines[first:] if sieve.matches(line)]
+    lines = [line + b"\n" for line in lines[first:] if line_filter.matches(line)]
     note = Note(f"the log of {named(record.number, place)} is gone; the job's status keeps these last lines of it")
     return [note, *(Line(record.number, place, name, moment, line) for line in lines)]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slipway.api.places import HEAD, worker
-from slipway.client.hosts import hosts
+from slipway.client.host_states import hosts
 
 
 def pod(phase: str, ended: int | None = None, *, node: str = "n", **metadata: Any) -> dict[str, Any]:

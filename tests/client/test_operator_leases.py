@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from slipway.client.operators import Operator, no_operator
+from slipway.client.operator_leases import Operator, no_operator
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from slipway.api.places import Place
+from slipway.client.logs.interface import LogBroken, LogGone, LogQuery, LogSource, LogStream, means_gone
 from slipway.client.logs.items import SECOND, Line, nanoseconds
-from slipway.client.logs.lines import Cursor, Piece, Splitter
-from slipway.client.logs.selection import Selection, Sieve
-from slipway.client.logs.source import LogBroken, LogGone, LogQuery, LogSource, LogStream
-from slipway.client.logs.words import means_gone
+from slipway.client.logs.selection import LineFilter, Selection
+from slipway.client.logs.stream_lines import Cursor, Piece, Splitter
 
 _KUBELETS_WORDS: Final = (b"unable to ", b"failed to ", b"rpc error: ")
 
@@ -26,14 +25,14 @@ class Host:
     container: str
 
 
-class Reader:
+class ContainerLog:
     """The lines of one container that are wanted, over as many streams as it takes."""
 
     def __init__(self, source: LogSource, host: Host, selection: Selection) -> None:
         self._source = source
         self._host = host
         self._selection = selection
-        self._sieve = Sieve(selection)
+        self._filter = LineFilter(selection)
         self._cursor = Cursor()
         self._since = nanoseconds(selection.since) // SECOND if selection.since else None
         self._until = nanoseconds(selection.until) if selection.until else None
@@ -124,7 +123,7 @@ class Reader:
             self.first = self.first or new.nanoseconds
             # A while later, for lines of stdout and stderr may stand in another order than their timestamps.
             self.past = self._until is not None and new.nanoseconds >= self._until + SECOND
-            if self._sieve.wants(new):
+            if self._filter.wants(new):
                 lines.append(Line(host.attempt, host.place, host.pod, new.nanoseconds, new.raw, new.continues))
         return lines
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from docs import chart
-from docs.variables import VARIABLES
+from docs.generators import chart
+from docs.generators.variables import VARIABLES
 from slipway.api.ledger import Account, Loss
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import Cause, Phase
@@ -26,7 +26,7 @@ from slipway.core.planner.diagnosis.causes import RULES
 from slipway.core.vocabulary.endings import ENDINGS, OF_ALL_HOSTS, Ending
 from slipway.local.conversion.table import TABLE, Answer
 
-DOCS: Final = Path(__file__).parent
+DOCS: Final = Path(__file__).parents[1]
 VALUES_SCHEMA: Final = chart.CHART / "values.schema.json"
 _NAMED: Final = re.compile(r"\{(\w+)\}")
 MARKED: Final = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)

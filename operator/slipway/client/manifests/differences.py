@@ -1,4 +1,4 @@
-"""Whether a job that is submitted is the one that is there already."""
+"""Compares the spec of a submitted job with that of the job of the same name that exists."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-PAGE: Final = Path(__file__).parent / "mistakes.md"
+PAGE: Final = Path(__file__).parents[1] / "mistakes.md"
 _ROW_ID: Final = re.compile(r"^(?:(?:[BENFK]|E\d)[-]\d+ )+")
 _HEAD: Final = """\
 # Mistakes, and what Slipway says

@@ -6,8 +6,16 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from slipway.apiserver.watch import Event
-from slipway.client.logs.pods import LogPod
+from slipway.client.logs.log_pod import LogPod
 from slipway.client.model import JobState
+
+_GONE: Final = (
+    "unable to retrieve container logs",
+    "failed to try resolving symlinks",
+    "not found",
+    "is not available",
+)
+"""Some of them in the place of the log."""
 
 
 class LogGone(Exception):
@@ -74,7 +82,7 @@ class LogSource(Protocol):
         """A stream of the log of a pod."""
 
 
-class Logged(Protocol):
+class LogClient(Protocol):
     """A client, as far as reading logs is concerned."""
 
     async def get(self, name: str) -> JobState:
@@ -88,3 +96,8 @@ class Logged(Protocol):
 
     def log_source(self, job: JobState) -> LogSource:
         """The logs of one job."""
+
+
+def means_gone(words: str) -> bool:
+    """Whether these words say so."""
+    return any(one in words for one in _GONE)

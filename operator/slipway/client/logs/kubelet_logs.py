@@ -9,10 +9,9 @@ from slipway.apiserver.connection import ApiConnection
 from slipway.apiserver.errors import ApiError, ConnectionLost, Forbidden, NotFound, Unauthorized
 from slipway.apiserver.pod_logs import LogStream, log_query
 from slipway.apiserver.watch import Event, Watcher
-from slipway.client.answers import as_client_errors, typed
-from slipway.client.logs.pods import LogPod
-from slipway.client.logs.source import COMBINED, LogBroken, LogGone, LogQuery
-from slipway.client.logs.words import means_gone
+from slipway.client.api_errors import as_client_errors, typed
+from slipway.client.logs.interface import COMBINED, LogBroken, LogGone, LogQuery, means_gone
+from slipway.client.logs.log_pod import LogPod
 from slipway.client.model import JobState
 
 
@@ -57,7 +56,7 @@ class PodLogStream:
         self._stream.cut()
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """What the kubelet sends. See `slipway.client.logs.source.LogStream`."""
+        """What the kubelet sends. See `slipway.client.logs.interface.LogStream`."""
         try:
             async with aclosing(self._stream.chunks()) as chunks:
                 async for chunk in chunks:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-CHART: Final = Path(__file__).parent.parent / "charts/slipway"
+CHART: Final = Path(__file__).parents[2] / "charts/slipway"
 
 
 @dataclass(frozen=True)

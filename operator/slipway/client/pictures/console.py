@@ -8,7 +8,7 @@ from typing import Final
 from rich import console as rich_console
 from rich.segment import Segment
 
-from slipway.client.pictures.controls import visible
+from slipway.client.pictures.escape import visible
 
 _UNLIMITED: Final = 10_000
 
