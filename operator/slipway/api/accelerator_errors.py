@@ -94,14 +94,14 @@ def offer_similar(name: str, number: int | None, dims: Dims | None, wanted: Want
     spellings = difflib.get_close_matches(name, BY_SPELLING, n=1, cutoff=_VERY_SIMILAR)
     spellings = spellings or difflib.get_close_matches(name, BY_SPELLING, n=len(BY_SPELLING), cutoff=_SIMILAR)
     offers: list[Wanted] = []
-    for known in dict.fromkeys(BY_SPELLING[spelling] for spelling in spellings):
+    for generation in dict.fromkeys(BY_SPELLING[spelling] for spelling in spellings):
         if dims is not None:
-            shapes = near_topologies(known, dims)
+            shapes = near_topologies(generation, dims)
         elif number is not None:
-            shapes = near_sizes(known, number / known.cores_per_chip)
+            shapes = near_sizes(generation, number / generation.cores_per_chip)
         else:
-            shapes = smallest(known)
-        offers += offer(known, shapes[:1], wanted)
+            shapes = smallest(generation)
+        offers += offer(generation, shapes[:1], wanted)
     return offers[:3]
 
 
@@ -120,7 +120,9 @@ def near_topologies(known: Generation, dims: Dims, chips: int | None = None) -> 
         sides = zip(sorted((*dims, 1)[:3]), sorted((*other, 1)[:3]), strict=True)
         return abs(prod(other) - prod(dims)), sum(abs(a - b) for a, b in sides), other
 
-    return heapq.nsmallest(3, (one for one in topologies(known) if chips in (None, prod(one))), key=distance)
+    return heapq.nsmallest(
+        3, (topology for topology in topologies(known) if chips in (None, prod(topology))), key=distance
+    )
 
 
 def smallest(known: Generation) -> list[Dims]:

@@ -79,7 +79,11 @@ class Shape:
 
 def known_types() -> tuple[str, ...]:
     """Every named size of every generation in the catalogue, in canonical spelling, fewest chips first."""
-    return tuple(canonical_type(one, chips) for one in GENERATIONS for chips in sorted(default_topologies(one)))
+    return tuple(
+        canonical_type(generation, chips)
+        for generation in GENERATIONS
+        for chips in sorted(default_topologies(generation))
+    )
 
 
 def resolve(
@@ -179,16 +183,16 @@ def _read_topology(field: str, value: str, text: str) -> Dims:
 def _generation(asked: _Asked) -> Generation | None:
     """The generation on which all stated names agree; None for one outside the catalogue."""
     found = [(field, value, BY_SPELLING.get(name)) for field, value, name in asked.names]
-    first = next(((field, value, known) for field, value, known in found if known), None)
+    first = next(((field, value, generation) for field, value, generation in found if generation), None)
     if first is None:
         return None
-    known = first[2]
+    generation = first[2]
     for field, value, other in found:
-        if other is not known or (field == "label" and value not in known.labels):
-            allowed = " or ".join(known.labels) if field == "label" else known.name
-            problem = f"{first[0]} {shown(first[1])} is {known.name}, so this is {allowed} or left out"
+        if other is not generation or (field == "label" and value not in generation.labels):
+            allowed = " or ".join(generation.labels) if field == "label" else generation.name
+            problem = f"{first[0]} {shown(first[1])} is {generation.name}, so this is {allowed} or left out"
             raise refusal(field, value, problem)
-    return known
+    return generation
 
 
 # Generations of the catalogue

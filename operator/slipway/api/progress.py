@@ -36,16 +36,16 @@ def compiled(pattern: str) -> "re2._Regexp[str]":
     options.log_errors = False
     options.max_mem = _MAX_MEMORY
     try:
-        found = re2.compile(pattern, options)
+        regexp = re2.compile(pattern, options)
     except re2.error as error:
         said = error.args[0]
         words = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         raise PatternError(f"RE2 does not take it: {words}") from error
-    if others := sorted(found.groupindex.keys() - set(GROUPS)):
+    if others := sorted(regexp.groupindex.keys() - set(GROUPS)):
         raise PatternError(f"no group may be named {others[0]}: the names are {', '.join(GROUPS)}")
-    if STEP not in found.groupindex:
+    if STEP not in regexp.groupindex:
         raise PatternError(f"it has no group {STEP}: {_NEEDED}")
-    return found
+    return regexp
 
 
 class Progress(Model):

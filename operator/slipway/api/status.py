@@ -188,11 +188,11 @@ class AppliedDefaults(Part):
     """Hash of the defaults."""
 
 
-def same_defaults(one: AppliedDefaults | None, other: AppliedDefaults | None) -> bool:
+def same_defaults(defaults: AppliedDefaults | None, other: AppliedDefaults | None) -> bool:
     """Whether both are the same defaults. An edit of the limits alone is another generation of a profile."""
-    if one is None or other is None:
-        return one is other
-    return (one.profile, one.hash) == (other.profile, other.hash)
+    if defaults is None or other is None:
+        return defaults is other
+    return (defaults.profile, defaults.hash) == (other.profile, other.hash)
 
 
 class Attempt(Part):
@@ -416,7 +416,7 @@ class SliceJobStatus(Part):
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of that type."""
-        return next((one for one in self.conditions if one.type == kind), None)
+        return next((condition for condition in self.conditions if condition.type == kind), None)
 
     @property
     def final(self) -> bool:
@@ -428,5 +428,5 @@ class SliceJobStatus(Part):
 
 def suspended_since(status: SliceJobStatus) -> datetime | None:
     """Since when the job is suspended and no pod of it runs; None when it is not."""
-    found = status.condition(ConditionType.SUSPENDED)
-    return found.last_transition_time if found is not None and found.status == "True" else None
+    condition = status.condition(ConditionType.SUSPENDED)
+    return condition.last_transition_time if condition is not None and condition.status == "True" else None

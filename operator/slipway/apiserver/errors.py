@@ -1,4 +1,4 @@
-"""What the API server may answer instead of what was asked for.
+"""The errors of requests to the API server: one class for each answer that callers tell apart.
 
 SlipwayClusterError
 ├── ApiError                 the server answered with a Status

@@ -63,7 +63,7 @@ async def read(api: ApiConnection, namespace: str, job: str) -> list[JsonObject]
     for number in range(status.get("attempt", -1) // PAGE_SIZE + 1):
         page = await read_page(api, namespace, page_name(job, number), found["metadata"]["uid"])
         known |= page.attempts if page is not None else {}
-    known |= {one["number"]: one for one in status.get("attempts", ())}
+    known |= {attempt["number"]: attempt for attempt in status.get("attempts", ())}
     return [known[number] for number in sorted(known)]
 
 

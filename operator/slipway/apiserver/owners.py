@@ -1,4 +1,4 @@
-"""Whose an object is."""
+"""Which object owns another: `ownerReferences`."""
 
 import msgspec
 

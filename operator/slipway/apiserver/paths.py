@@ -1,4 +1,4 @@
-"""Where things are in the API."""
+"""The URL paths of the API server's resources."""
 
 from slipway.api import names
 from slipway.api.profile import PROFILE_PLURAL

@@ -1,4 +1,4 @@
-"""Our informer: a list, then a watch that never ends, told in kube-rs' words.
+"""An informer: a list, then a watch that is begun again for ever. Its events have kube-rs' names.
 
     Init, Applied …, InitDone          a list begins, its objects, and the version it is of
     Applied, Deleted                   a change

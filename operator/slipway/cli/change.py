@@ -95,8 +95,8 @@ def resume(target: Target, names: tuple[str, ...]) -> None:
 
 
 async def _resumed(client: Verbs, name: str) -> JobState:
-    found = await client.get(name)
-    if not found.status.final and not found.stored.spec.get("suspend"):
+    job = await client.get(name)
+    if not job.status.final and not job.stored.spec.get("suspend"):
         raise _NothingToDo("was not suspended; nothing was changed")
     return await client.resume(name)
 

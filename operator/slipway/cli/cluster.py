@@ -171,13 +171,13 @@ def status(name: str | None, nodes: bool, output: str) -> None:
     Of a large cluster only the nodes that are not Ready are listed.
     """
     with plain_errors():
-        found = [observed.of(each) for each in ([name] if name else state.names())]
+        statuses = [observed.of(each) for each in ([name] if name else state.names())]
     if output == "json":
-        click.echo(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
+        click.echo(json.dumps([each.model_dump(mode="json") for each in statuses], indent=2))
         return
-    if not found:
+    if not statuses:
         out.print("There are no clusters. `slipway cluster up` makes one.", highlight=False)
-    for each in found:
+    for each in statuses:
         _show(each, nodes)
 
 
@@ -326,7 +326,7 @@ def load_image(images: tuple[str, ...], name: str) -> None:
     """
     with plain_errors(), exit_codes(), TemporaryDirectory(prefix="slipway-images-") as folder:
         target = _with_real_nodes(name)
-        target.load_images([_archive(one, Path(folder), target) for one in images])
+        target.load_images([_archive(image, Path(folder), target) for image in images])
     out.print("Loaded.")
 
 

@@ -112,7 +112,7 @@ def retargeted(command: click.Command, make_target: Callable[[], Target], drop: 
         make_target: says where the jobs are.
         drop: names of more parameters that have no meaning there; the command gets their defaults.
     """
-    rest = [one for one in command.params if one.name in drop and one.name not in _CLUSTER_OPTIONS]
+    rest = [param for param in command.params if param.name in drop and param.name not in _CLUSTER_OPTIONS]
     # What click makes of parameters that are not given.
     dropped = click.Command(None, params=rest, add_help_option=False)
     assert command.callback is not None
@@ -123,7 +123,7 @@ def retargeted(command: click.Command, make_target: Callable[[], Target], drop: 
 
     made = copy(command)
     made.callback = callback
-    made.params = [one for one in command.params if one not in rest and one.name not in _CLUSTER_OPTIONS]
+    made.params = [param for param in command.params if param not in rest and param.name not in _CLUSTER_OPTIONS]
     made.context_settings = {**command.context_settings, "obj": make_target}
     return made
 

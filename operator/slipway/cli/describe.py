@@ -43,18 +43,18 @@ def describe(target: Target, name: str, history: bool, env: bool, output: str | 
 
     async def work() -> tuple[Description, str]:
         async with target.client() as client:
-            found = await client.describe(name, history=history)
-            return found, await why.unseen(client, found.job, datetime.now(UTC))
+            description = await client.describe(name, history=history)
+            return description, await why.unseen(client, description.job, datetime.now(UTC))
 
-    found, words = run(work())
-    if found.out_of_reach:
-        warn_of({name: found.out_of_reach})
-    for refusal in found.hidden:
+    description, words = run(work())
+    if description.out_of_reach:
+        warn_of({name: description.out_of_reach})
+    for refusal in description.hidden:
         say(f"Warning: not all is shown: {refusal}", err=True)
     if output:
-        print_data(as_data(found), output)
+        print_data(as_data(description), output)
     else:
-        show(console(), found, datetime.now(UTC), words)
+        show(console(), description, datetime.now(UTC), words)
 
 
 def _describe_environment(target: Target, name: str, output: str | None) -> None:
@@ -63,48 +63,50 @@ def _describe_environment(target: Target, name: str, output: str | None) -> None
             return await client.get(name)
 
     job = run(work())
-    found = environment.environment(job)
+    listing = environment.environment(job)
     if output:
-        print_data(environment.as_data(job, found), output)
+        print_data(environment.as_data(job, listing), output)
     else:
-        environment.show(console(), found)
+        environment.show(console(), listing)
 
 
-def as_data(found: Description) -> dict[str, Any]:
+def as_data(description: Description) -> dict[str, Any]:
     """What `-o json` prints."""
     return {
-        "name": found.job.name,
-        "namespace": found.job.namespace,
-        "spec": found.job.stored.spec,
-        "status": found.job.stored.status,
-        "profile": asdict(found.profile) if found.profile is not None else None,
-        "attempts": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in found.attempts],
-        "hosts": {place.words: state for place, state in found.hosts.items()},
-        "events": [event_table.as_data(one) for one in found.events],
-        "position": found.position or None,
+        "name": description.job.name,
+        "namespace": description.job.namespace,
+        "spec": description.job.stored.spec,
+        "status": description.job.stored.status,
+        "profile": asdict(description.profile) if description.profile is not None else None,
+        "attempts": [
+            attempt.model_dump(mode="json", by_alias=True, exclude_none=True) for attempt in description.attempts
+        ],
+        "hosts": {place.words: state for place, state in description.hosts.items()},
+        "events": [event_table.as_data(event) for event in description.events],
+        "position": description.position or None,
     }
 
 
-def show(out: Console, found: Description, now: datetime, unseen: str = "") -> None:
+def show(out: Console, description: Description, now: datetime, unseen: str = "") -> None:
     """Print it for people; `unseen` says why no operator looks after the job."""
-    out.print(summary(found.job, now, found.profile))
-    out.print(f"\n{unseen or found.job.message}")
-    if found.position:
-        out.print(f"place: {found.position}")
-    if found.attempts:
+    out.print(summary(description.job, now, description.profile))
+    out.print(f"\n{unseen or description.job.message}")
+    if description.position:
+        out.print(f"place: {description.position}")
+    if description.attempts:
         out.print("\n[bold]Attempts[/]", markup=True)
-        out.print(timeline(found.attempts, now, out.width))
-    show_root(out, found.job, found.attempts)
-    if (created := found.job.created) is not None:
+        out.print(timeline(description.attempts, now, out.width))
+    show_root(out, description.job, description.attempts)
+    if (created := description.job.created) is not None:
         out.print("\n[bold]Time[/]", markup=True)
-        out.print(account(account_at(created, found.job.status, now)))
-    if found.hosts:
+        out.print(account(account_at(created, description.job.status, now)))
+    if description.hosts:
         out.print("\n[bold]Hosts[/]", markup=True)
-        ray = "ray" in found.job.stored.spec
-        out.print(matrix(found.hosts, found.job.slices, found.job.hosts, head=ray))
-    if found.events:
+        ray = "ray" in description.job.stored.spec
+        out.print(matrix(description.hosts, description.job.slices, description.job.hosts, head=ray))
+    if description.events:
         out.print("\n[bold]Events[/]", markup=True)
-        out.print(event_table.table(found.events[-_SHOWN_EVENTS:], now))
+        out.print(event_table.table(description.events[-_SHOWN_EVENTS:], now))
 
 
 def summary(job: JobState, now: datetime, profile: ProfileOfJob | None = None) -> Table:
@@ -144,7 +146,14 @@ def steps(progress: ProgressState, now: datetime) -> str:
 
 def show_root(out: Console, job: JobState, attempts: Sequence[Attempt]) -> None:
     """Where the newest attempt that has ended broke, with its last lines and what to do."""
-    ended = next((one for one in reversed(attempts) if one.end_time and one.reason and one.reason != "Succeeded"), None)
+    ended = next(
+        (
+            attempt
+            for attempt in reversed(attempts)
+            if attempt.end_time and attempt.reason and attempt.reason != "Succeeded"
+        ),
+        None,
+    )
     if ended is None:
         return
     out.print(f"\n[bold]Attempt {ended.number} ended: {ended.reason}[/]", markup=True)

@@ -87,11 +87,11 @@ async def _operators(client: AsyncClient, within: str, operator_id: str) -> Asyn
         yield Finding("operator", not within, f"not looked for: this user may not list Leases in {where}")
         return
     namespace = client.resolved_namespace
-    found = tuple(one for one in everyone if one.operator_id == operator_id)
+    found = tuple(operator for operator in everyone if operator.operator_id == operator_id)
     if words := no_operator(found, namespace, now, operator_id):
         yield Finding("operator", False, words)
     else:
-        alive = next(one for one in found if one.alive and one.serves(namespace))
+        alive = next(operator for operator in found if operator.alive and operator.serves(namespace))
         only = f" and serves only {', '.join(alive.served)}" if alive.served else ""
         yield Finding("operator", True, f"{alive.holder} leads in namespace {alive.namespace}{only}")
     good, words = several_operators(everyone, namespace)
@@ -117,10 +117,10 @@ async def _nodes(client: AsyncClient) -> Finding:
     except Forbidden:
         return Finding("TPU nodes", True, "not looked for: this user may not list nodes")
     pools: dict[tuple[str, str], set[str]] = {}
-    for one in listing.items:
-        labels = one.metadata.labels
+    for item in listing.items:
+        labels = item.metadata.labels
         key = labels.get(names.NODE_ACCELERATOR, ""), labels.get(names.NODE_TOPOLOGY, "")
-        pools.setdefault(key, set()).add(labels.get(names.NODE_POOL, one.metadata.name))
+        pools.setdefault(key, set()).add(labels.get(names.NODE_POOL, item.metadata.name))
     if not pools:
         return Finding("TPU nodes", True, "none now: an autoscaler has to bring them, or only CPU jobs run here")
     words = (f"{label} {topology} in {len(found)} node pool(s)" for (label, topology), found in sorted(pools.items()))
@@ -138,7 +138,7 @@ def doctor(target: ClusterTarget, output: str | None, operator_namespace: str, o
     async def work() -> list[Finding]:
         async with target.client() as client:
             try:
-                return [one async for one in findings(client, operator_namespace, operator_id)]
+                return [finding async for finding in findings(client, operator_namespace, operator_id)]
             except SlipwayClusterError as error:
                 raise typed(error) from error
 

@@ -1,4 +1,4 @@
-"""`slipway events`: what was told of a job and of its pods."""
+"""`slipway events`: the Events of a job and of its pods."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +26,7 @@ def events(target: Target, name: str, output: str | None) -> None:
 
     found = run(work())
     if output:
-        print_data([as_data(one) for one in found], output)
+        print_data([as_data(event) for event in found], output)
     elif found:
         console().print(table(found, datetime.now(UTC)))
     else:
@@ -45,10 +45,10 @@ def table(found: tuple[Event, ...], now: datetime) -> Table:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"):
         shown.add_column(column, no_wrap=column != "MESSAGE", overflow="fold")
-    for one in found:
-        times = f" (x{one.times})" if one.times > 1 else ""
-        style = "yellow" if one.type == "Warning" else ""
-        about = one.involved_object
+    for event in found:
+        times = f" (x{event.times})" if event.times > 1 else ""
+        style = "yellow" if event.type == "Warning" else ""
+        about = event.involved_object
         thing = f"{about.get('kind', '')}/{about.get('name', '')}".lower()
-        shown.add_row(age(one.time, now) + times, one.type, one.reason, thing, one.message, style=style)
+        shown.add_row(age(event.time, now) + times, event.type, event.reason, thing, event.message, style=style)
     return shown

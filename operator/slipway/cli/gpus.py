@@ -38,14 +38,15 @@ class ChosenGpus:
             click.UsageError: when the machine has no such GPU, or the hosts cannot share them evenly.
         """
         if unknown := inventory.unknown(self.choice):
-            there = ", ".join(f"{one.number} ({one.uuid or one.path})" for one in inventory.gpus) or "it has none"
-            raise click.UsageError(f"--gpus {self.text}: {unknown[0]} is none of this machine's GPUs: {there}.")
+            there = ", ".join(f"{device.number} ({device.uuid or device.path})" for device in inventory.gpus)
+            own = there or "it has none"
+            raise click.UsageError(f"--gpus {self.text}: {unknown[0]} is none of this machine's GPUs: {own}.")
         if self.count and self.count != _ALL:
             return int(self.count)
-        own = inventory.chosen(self.choice).gpus
-        gpus = sum(vendor in (None, "auto", one.kind) for one in own)
+        chosen = inventory.chosen(self.choice).gpus
+        gpus = sum(vendor in (None, "auto", device.kind) for device in chosen)
         if not gpus:
-            of = f" of vendor {vendor}" if own else ""
+            of = f" of vendor {vendor}" if chosen else ""
             raise click.UsageError(f"--gpus {self.text}: this machine has no GPUs{of}.")
         if gpus % hosts:
             raise click.UsageError(f"--gpus {self.text}: {hosts} hosts cannot share {gpus} GPUs evenly.")

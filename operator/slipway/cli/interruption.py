@@ -31,5 +31,5 @@ def interruptible() -> Iterator[None]:
 
 
 def _handle(numbers: list[signal.Signals], handler: object) -> None:
-    for one in numbers:
-        signal.signal(one, handler)  # type: ignore[arg-type]
+    for number in numbers:
+        signal.signal(number, handler)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ class Moment(click.ParamType[datetime]):
         """Read it."""
         text = str(value)
         if text and (ago := _AGO.fullmatch(text)) is not None:
-            days, hours, minutes, seconds = (float(one or 0) for one in ago.groups())
+            days, hours, minutes, seconds = (float(group or 0) for group in ago.groups())
             try:
                 return datetime.now(UTC) - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
             except OverflowError:

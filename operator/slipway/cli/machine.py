@@ -92,8 +92,8 @@ def wishes_of(given: dict[str, Any], files: Sequence[str]) -> Wishes:
     from slipway.local.submission import Wishes
 
     mounts: tuple[str, ...] = given.get("mounts", ())
-    devices = [mounted_device(one) for one in mounts if one.startswith("type=device,")]
-    given["mounts"] = tuple(one for one in mounts if not one.startswith("type=device,"))
+    devices = [mounted_device(mount) for mount in mounts if mount.startswith("type=device,")]
+    given["mounts"] = tuple(mount for mount in mounts if not mount.startswith("type=device,"))
     without_devices = given.pop("without_devices")
     return Wishes(
         network=given.pop("network"),

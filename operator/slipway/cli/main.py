@@ -85,8 +85,8 @@ class Commands(click.Group):
             return None
         attribute = cmd_name.replace("-", "_")
         module = import_module(f"slipway.cli.{COMMANDS[cmd_name]}")
-        found: click.Command = getattr(module, attribute if hasattr(module, attribute) else f"{attribute}_")
-        return found
+        command: click.Command = getattr(module, attribute if hasattr(module, attribute) else f"{attribute}_")
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in the help."""

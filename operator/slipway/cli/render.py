@@ -45,9 +45,9 @@ def render(
             raise click.UsageError("--explain and --docker contradict each other: give one.")
         _print_docker(files, given, output)
         return
-    for one in OPTIONS:
-        if given.pop(str(one.name)) not in (None, (), False):
-            raise click.UsageError(f"{one.opts[0]} is for the containers that --docker prints: give --docker, too.")
+    for option in OPTIONS:
+        if given.pop(str(option.name)) not in (None, (), False):
+            raise click.UsageError(f"{option.opts[0]} is for the containers that --docker prints: give --docker, too.")
     if explain:
         jobs, _ = described(target, files, given, (KIND, PROFILE_KIND))
         bodies_of(jobs)
@@ -76,10 +76,10 @@ def _print_docker(files: Sequence[str], given: dict[str, Any], output: str | Non
     except Refused as error:
         raise Failure(str(error), USAGE) from error
     if not output:
-        click.echo("\n".join(shlex.join(docker_run(one)) for ones in found.values() for one in ones))
+        click.echo("\n".join(shlex.join(docker_run(request)) for ones in found.values() for request in ones))
         return
     records = [
-        {"name": name, "containers": [{"name": one.name, "argv": docker_run(one)} for one in ones]}
+        {"name": name, "containers": [{"name": request.name, "argv": docker_run(request)} for request in ones]}
         for name, ones in found.items()
     ]
     print_data(records[0] if len(records) == 1 else records, output)

@@ -104,7 +104,9 @@ def described(
             gpus = _gpus_for(target, given)
             if extra := sorted(name for name, value in given.items() if value not in (None, ()) and value is not False):
                 raise InvalidManifest(f"-f and {', '.join(extra)} contradict each other: the manifest says it")
-            found = [(one, Sources({(): name})) for name in files for one in documents(_text(name), name, kinds)]
+            found = [
+                (document, Sources({(): name})) for name in files for document in documents(_text(name), name, kinds)
+            ]
             for body, sources in found:
                 if gpus is not None and body["kind"] == KIND:
                     give(body.get("spec"), gpus)
@@ -262,7 +264,9 @@ def submit(target: Target, files: tuple[str, ...], dry_run: str | None, output: 
 
 async def _unserved(client: Verbs, results: Sequence[Any]) -> list[str]:
     """Why no operator serves some of these jobs; a warning keeps nobody from submitting."""
-    kinds = sorted({(one.job.namespace, one.job.operator_id) for one in results if isinstance(one, Submitted)})
+    kinds = sorted(
+        {(result.job.namespace, result.job.operator_id) for result in results if isinstance(result, Submitted)}
+    )
     try:
         said = [await client.unserved(space, datetime.now(UTC), operator) for space, operator in kinds]
     except ClusterError:

@@ -85,11 +85,11 @@ def usage(metrics: Iterable[Metrics]) -> list[dict[str, str]]:
     """A row for each pod, by name: its CPU and memory, or those of each container where there are several."""
     rows = (
         {
-            "pod": one.metadata.name,
-            "cpu": " + ".join(container.usage.get("cpu", "-") for container in one.containers),
-            "memory": " + ".join(container.usage.get("memory", "-") for container in one.containers),
+            "pod": metric.metadata.name,
+            "cpu": " + ".join(container.usage.get("cpu", "-") for container in metric.containers),
+            "memory": " + ".join(container.usage.get("memory", "-") for container in metric.containers),
         }
-        for one in metrics
+        for metric in metrics
     )
     return sorted(rows, key=lambda row: row["pod"])
 

@@ -90,7 +90,7 @@ def _shape(label: str, topology: str, chips: str) -> Shape | None:
     return None
 
 
-_ORDER: Final = {one.name: place for place, one in enumerate(GENERATIONS)}
+_ORDER: Final = {generation.name: place for place, generation in enumerate(GENERATIONS)}
 
 
 def _place(shape: Shape | None) -> tuple[int, int]:

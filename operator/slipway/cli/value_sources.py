@@ -59,7 +59,10 @@ def values(body: Manifest, sources: Sources, profile: Profile | None = None) -> 
     ]
     shown = ((path, _shown(path, value, spec), origin) for path, value, origin in found)
     # Of variables the name is shown and never the value.
-    site = (Value(one.field, HIDDEN if one.value is None else one.value, one.source) for one in resolved.defaults or ())
+    site = (
+        Value(default.field, HIDDEN if default.value is None else default.value, default.source)
+        for default in resolved.defaults or ()
+    )
     return (*(Value(_written(path), _as_given(path, value, sources), origin) for path, value, origin in shown), *site)
 
 

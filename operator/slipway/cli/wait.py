@@ -51,10 +51,10 @@ def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeou
     ends: list[str] = []
 
     async def one(client: Verbs, name: str) -> JobState:
-        found = await client.wait(name, for_=wanted, seconds=timeout, seen=progress.show)
-        became = f"is {found.phase}: {found.message}" if ends_wait(found, wanted) else "deleted"
+        job = await client.wait(name, for_=wanted, seconds=timeout, seen=progress.show)
+        became = f"is {job.phase}: {job.message}" if ends_wait(job, wanted) else "deleted"
         ends.append(f"slicejob {name} {became}")
-        return found
+        return job
 
     async def work() -> list[JobState]:
         async with target.client() as client:
@@ -62,12 +62,12 @@ def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeou
 
     try:
         with progress.open():
-            found = run(work())
+            jobs = run(work())
     finally:
         if not quiet:
             for line in ends:
                 say(line)
-    if not all(_right(state, wanted) for state in found):
+    if not all(_right(state, wanted) for state in jobs):
         raise SystemExit(FAILED)
 
 

@@ -36,14 +36,14 @@ async def explained(client: Verbs, job: JobState, now: datetime) -> dict[str, An
         found["position"] = place
     if words := await unseen(client, job, now):
         found |= {"reason": "NoOperator", "message": words}
-    known = job.running
-    found["since"] = known.last_transition_time.isoformat() if known is not None else None
+    condition = job.running
+    found["since"] = condition.last_transition_time.isoformat() if condition is not None else None
     return found | _broke(job)
 
 
 def _broke(job: JobState) -> dict[str, Any]:
     """Where the last attempt broke, and what to do about it."""
-    ended = next((one for one in job.status.attempts if one.reason and one.end_time), None)
+    ended = next((attempt for attempt in job.status.attempts if attempt.reason and attempt.end_time), None)
     if ended is None or job.phase in ("Running", "Succeeded"):
         return {}
     root = ended.root

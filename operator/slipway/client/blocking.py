@@ -44,8 +44,8 @@ class BlockingVerbs(Target):
         Raises:
             NotFound: when there is none of that name.
         """
-        found = self.get(name)
-        return Job(self, found.name, found.uid)
+        job = self.get(name)
+        return Job(self, job.name, job.uid)
 
     def get(self, name: str, *, uid: str | None = None) -> JobState:
         """One job. See `AsyncClient.get`."""

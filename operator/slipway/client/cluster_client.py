@@ -170,14 +170,14 @@ class AsyncClient(ClusterTarget, Verbs):
             if not names.is_dns_subdomain(name):
                 raise errors.NotFound(f"no {PROFILE_KIND} can have the name {name!r}")
             with as_client_errors():
-                found = await self.api.get(f"{paths.profiles(job.namespace)}/{name}", Stored)
+                stored = await self.api.get(f"{paths.profiles(job.namespace)}/{name}", Stored)
         except (errors.NotFound, errors.NotAllowed) as error:
             if named is None and began is None:
                 return None
             there = isinstance(error, errors.NotAllowed)
             problem = "you may not read it" if there else "there is none of that name"
             return ProfileOfJob(name, None, problem, attempt, began)
-        return ProfileOfJob(name, found.metadata.generation, "", attempt, began)
+        return ProfileOfJob(name, stored.metadata.generation, "", attempt, began)
 
     async def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""
@@ -215,8 +215,8 @@ class AsyncClient(ClusterTarget, Verbs):
         return await queue_position.position(self.api, job)
 
     async def _read(self, name: str, namespace: str) -> Stored:
-        found: Stored = await self._get(name, Stored, namespace)
-        return found
+        stored: Stored = await self._get(name, Stored, namespace)
+        return stored
 
     async def _create(self, body: Mapping[str, Any], namespace: str, *, dry_run: bool) -> Stored:
         # Few calls need it, and it takes time to import.
@@ -230,35 +230,35 @@ class AsyncClient(ClusterTarget, Verbs):
         with as_client_errors():
             return await self.api.create(path, body, Stored, check=dry_run, strict=True)
 
-    async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
+    async def _differences(self, body: Mapping[str, Any], job: JobState) -> Sequence[str]:
         """In what the API server would store the manifest otherwise: with its defaults, and what webhooks add."""
         # Few calls need it, and it takes time to import.
         from slipway.client.manifests.reading import new_name
 
-        unused = dict(body) | {"metadata": dict(body["metadata"]) | {"name": new_name(found.name)}}
-        made = await self._create(unused, found.namespace, dry_run=True)
-        return differences(made.spec, found.stored.spec)
+        unused = dict(body) | {"metadata": dict(body["metadata"]) | {"name": new_name(job.name)}}
+        made = await self._create(unused, job.namespace, dry_run=True)
+        return differences(made.spec, job.stored.spec)
 
-    async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
-        version = {"resourceVersion": found.stored.metadata.resource_version}
+    async def _patch(self, job: JobState, fields: Mapping[str, Any]) -> Stored:
+        version = {"resourceVersion": job.stored.metadata.resource_version}
         with as_client_errors():
-            path = paths.job(found.namespace, found.name)
+            path = paths.job(job.namespace, job.name)
             return await self.api.patch(path, {"metadata": version, "spec": fields}, Stored)
 
-    async def _remove(self, found: JobState) -> None:
-        path, again = paths.job(found.namespace, found.name), asyncio.Event()
+    async def _remove(self, job: JobState) -> None:
+        path, again = paths.job(job.namespace, job.name), asyncio.Event()
         try:
             with as_client_errors():
-                await self.api.delete(path, uid=found.uid, propagation="Background", on_retry=again.set)
+                await self.api.delete(path, uid=job.uid, propagation="Background", on_retry=again.set)
         except (errors.NotFound, errors.ChangedMeanwhile):
             # The first request was carried out, and its answer was lost.
             if not again.is_set():
                 raise
 
-    async def _events(self, found: JobState) -> tuple[Event, ...]:
+    async def _events(self, job: JobState) -> tuple[Event, ...]:
         with as_client_errors():
-            listing = await self.api.list(paths.events(found.namespace), Event)
-        return tuple(one for one in listing.items if _is_about(one.involved_object, found))
+            listing = await self.api.list(paths.events(job.namespace), Event)
+        return tuple(item for item in listing.items if _is_about(item.involved_object, job))
 
     async def _get(self, name: str, kind: Any, namespace: str) -> Any:
         path = paths.job(possible_namespace(namespace), self._possible(name, namespace))

@@ -58,11 +58,13 @@ def listing(job: Job, settings: Settings) -> Listing:
     spec, hosts = asked.spec, asked.resolved.hosts
     first = _container(factory.pod(attempt, FIRST), names.WORKER_CONTAINER)
     last = _container(factory.pod(attempt, worker(job.granted - 1, hosts - 1)), names.WORKER_CONTAINER)
-    of_spec = {one.name: "spec.env" for one in spec.env}
+    of_spec = {variable.name: "spec.env" for variable in spec.env}
     head: tuple[Listed, ...] = ()
     if spec.ray is not None:
         ray = _container(factory.pod(attempt, HEAD), names.RAY_CONTAINER)
-        head = tuple(_rows(spec, ray, ray, of_spec | {one.name: "spec.ray.head.env" for one in spec.ray.head.env}))
+        head = tuple(
+            _rows(spec, ray, ray, of_spec | {variable.name: "spec.ray.head.env" for variable in spec.ray.head.env})
+        )
     of_template = dict.fromkeys(_of_template(spec), "spec.podTemplate")
     return Listing(attempt, job.granted * hosts, tuple(_rows(spec, first, last, of_spec | of_template)), head)
 

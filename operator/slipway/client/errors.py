@@ -1,4 +1,4 @@
-"""What calls may raise.
+"""The errors that calls of the client and of the SDK raise.
 
 SlipwayError
 ├── NotPicklable             something that was to travel cannot; nothing was started

@@ -1,4 +1,4 @@
-"""The hosts of a job, each in a word."""
+"""The state of each host of a job, in one word."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -143,16 +143,16 @@ class JobState:
     @property
     def reason(self) -> str:
         """Why it does not run, in one word; empty while it runs."""
-        known = self.running
-        return known.reason if known is not None and known.status != "True" else ""
+        condition = self.running
+        return condition.reason if condition is not None and condition.status != "True" else ""
 
     @property
     def message(self) -> str:
         """What it does or waits for, in a sentence."""
         if self.status.result is not None:
             return self.status.result.message
-        known = self.running
-        return known.message if known is not None else _NOT_YET
+        condition = self.running
+        return condition.message if condition is not None else _NOT_YET
 
     @property
     def story(self) -> str:

@@ -73,7 +73,7 @@ async def operators(
         listing = await api.list(path, _Lease, field_selector=selector)
     except Forbidden:
         return None
-    found = ((one, names.operator_of(one.metadata.name)) for one in listing.items)
+    found = ((item, names.operator_of(item.metadata.name)) for item in listing.items)
     return tuple(_operator(lease, of, now) for lease, of in found if of is not None)
 
 
@@ -82,12 +82,14 @@ def several_operators(found: tuple[Operator, ...], namespace: str) -> tuple[bool
 
     The sentence is empty where one operator serves it, or none.
     """
-    serving = [one for one in found if one.alive and one.serves(namespace)]
-    known = ", ".join(f"{one.holder} in {one.namespace} ({_id_words(one.operator_id)})" for one in serving)
+    serving = [operator for operator in found if operator.alive and operator.serves(namespace)]
+    known = ", ".join(
+        f"{operator.holder} in {operator.namespace} ({_id_words(operator.operator_id)})" for operator in serving
+    )
     words = f"{len(serving)} operators serve namespace {namespace}: {known}"
     if len(serving) < 2:
         return True, ""
-    if len({one.operator_id for one in serving}) < len(serving):
+    if len({operator.operator_id for operator in serving}) < len(serving):
         step = "give each an id of its own, or let them serve different namespaces (--namespaces)"
         return False, f"{words}. Those with the same id act on the same jobs: {step}"
     step = f"in namespaces with the label {names.LABEL_LIMITS}=enforced the API server applies those of all"
@@ -113,7 +115,7 @@ def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetim
     `found` are the operators that have the id which the jobs name.
     """
     lease = names.lease_of(operator_id)
-    if found is None or any(one.alive and one.serves(namespace) for one in found):
+    if found is None or any(operator.alive and operator.serves(namespace) for operator in found):
         return ""
     if not found:
         if operator_id:
@@ -121,12 +123,17 @@ def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetim
             step = "correct the label, or start an operator with that id"
             return f"no operator serves jobs with the label {label}: there is no Lease {lease}; {step}"
         return f"no operator runs: there is no Lease {lease}; install Slipway's chart"
-    own, running = [one for one in found if one.serves(namespace)], [one for one in found if one.alive]
+    own, running = (
+        [operator for operator in found if operator.serves(namespace)],
+        [operator for operator in found if operator.alive],
+    )
     if running and not own:
-        known = "; ".join(f"the one in {one.namespace} serves only {', '.join(one.served)}" for one in running)
+        known = "; ".join(
+            f"the one in {operator.namespace} serves only {', '.join(operator.served)}" for operator in running
+        )
         step = "create the job in a namespace that is served, or start an operator for this one (--namespaces)"
         return f"no operator serves namespace {namespace}: {known}; {step}"
-    last = max(own or found, key=lambda one: one.renewed or datetime.min.replace(tzinfo=UTC))
+    last = max(own or found, key=lambda operator: operator.renewed or datetime.min.replace(tzinfo=UTC))
     ago = f"{(now - last.renewed).total_seconds():.0f} s ago" if last.renewed else "never"
     where = f" for namespace {namespace}" if running else ""
     words = (

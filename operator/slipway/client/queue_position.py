@@ -40,13 +40,13 @@ async def position(api: ApiConnection, job: JobState) -> str:
         path = f"{paths.of_kueue(version, 'localqueues', job.namespace)}/{queue}/pendingworkloads?limit={_ALL}"
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                found = await api.get(path, _Summary)
+                summary = await api.get(path, _Summary)
         except NO_RESOURCE:
             continue
         except (SlipwayClusterError, TimeoutError):
             # Few people may ask, and the job waits whether they may or not.
             return ""
-        own = next((one for one in found.items if one.metadata.name == workload_name(job.name)), None)
+        own = next((item for item in summary.items if item.metadata.name == workload_name(job.name)), None)
         if own is None:
             return ""
         places = own.position_in_local_queue + 1, own.position_in_cluster_queue + 1

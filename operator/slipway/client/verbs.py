@@ -1,4 +1,4 @@
-"""What one does with jobs, wherever they run: every verb, on the few things that each place does in its own way."""
+"""Every verb for jobs, on the few calls that a cluster and this machine's engine each make in their own way."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -98,15 +98,15 @@ class Verbs(ABC):
             AlreadyExists: when another job has.
         """
         namespace = body["metadata"].get("namespace") or self.resolved_namespace
-        found = await self.get(body["metadata"]["name"], namespace=namespace)
-        if different := await self._differences(body, found):
-            words = f"SliceJob {found.name} in {namespace} exists with another {', '.join(different)}"
+        job = await self.get(body["metadata"]["name"], namespace=namespace)
+        if different := await self._differences(body, job):
+            words = f"SliceJob {job.name} in {namespace} exists with another {', '.join(different)}"
             raise errors.AlreadyExists(f"{words}: choose another name, or delete it") from None
-        return found
+        return job
 
-    async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
+    async def _differences(self, body: Mapping[str, Any], job: JobState) -> Sequence[str]:
         """In what a manifest is another job than the one that has its name."""
-        return differences(body["spec"], found.stored.spec)
+        return differences(body["spec"], job.stored.spec)
 
     async def get(self, name: str, *, namespace: str | None = None, uid: str | None = None) -> JobState:
         """One job.
@@ -119,10 +119,10 @@ class Verbs(ABC):
             NotFound: when there is none of that name, or another job has it.
         """
         where = namespace or self.resolved_namespace
-        found = JobState(await self._read(name, where))
-        if uid is not None and found.uid != uid:
+        job = JobState(await self._read(name, where))
+        if uid is not None and job.uid != uid:
             raise errors.NotFound(f"SliceJob {name} in {where} was deleted, and a later job has its name")
-        return found
+        return job
 
     @abstractmethod
     async def manifest(self, name: str) -> JsonObject:
@@ -215,9 +215,9 @@ class Verbs(ABC):
 
     async def delete(self, name: str, *, uid: str | None = None) -> JobState:
         """Delete a job with everything that belongs to it; returns it as it was. For `uid` see `get`."""
-        found = await self.get(name, uid=uid)
-        await self._remove(found)
-        return found
+        job = await self.get(name, uid=uid)
+        await self._remove(job)
+        return job
 
     async def events(self, name: str) -> tuple[Event, ...]:
         """The Events of a job and of its pods, oldest first."""
@@ -315,17 +315,17 @@ class Verbs(ABC):
     async def _events(self, found: JobState) -> Iterable[Event]:
         """The Events of a job and of its pods."""
 
-    async def _told_of(self, found: JobState) -> tuple[Event, ...]:
-        dated = [one for one in await self._events(found) if one.time is not None]
-        return tuple(sorted(dated, key=lambda one: (one.time, one.reason)))
+    async def _told_of(self, job: JobState) -> tuple[Event, ...]:
+        dated = [event for event in await self._events(job) if event.time is not None]
+        return tuple(sorted(dated, key=lambda event: (event.time, event.reason)))
 
     async def _change(self, name: str, fields: Mapping[str, Any], uid: str | None = None) -> JobState:
         for _ in range(_TRIES):
-            found = await self.get(name, uid=uid)
-            if found.status.final:
-                raise errors.AlreadyFinished(f"SliceJob {name} is {found.phase} already")
+            job = await self.get(name, uid=uid)
+            if job.status.final:
+                raise errors.AlreadyFinished(f"SliceJob {name} is {job.phase} already")
             try:
-                return JobState(await self._patch(found, fields))
+                return JobState(await self._patch(job, fields))
             except errors.ChangedMeanwhile:
                 continue
         raise errors.ChangedMeanwhile(f"SliceJob {name} changes all the time; it was not changed")

@@ -1,4 +1,4 @@
-"""How long to leave a job alone after something went wrong with it."""
+"""How long the engine leaves a job alone after an error in its turn."""
 
 import logging
 from typing import Final

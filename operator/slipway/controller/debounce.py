@@ -30,15 +30,15 @@ def observe(cache: Cache, event: Event[Pod], scope: str) -> list[tuple[Key, floa
     pods = cache.pods
     if not isinstance(event, Applied):
         return [(key, _going(cache, key) or 0.0) for key in pods.observe(event, scope)]
-    seen = event.object
-    before, starting = pods.get(seen.metadata.uid), pods.starting(key_of(seen))
+    pod = event.object
+    before, starting = pods.get(pod.metadata.uid), pods.starting(key_of(pod))
     starts = before is not None and not before.started
     found = []
     for key in pods.observe(event, scope):
         pause = _going(cache, key)
         if pause is None:
-            at_once = seen.terminating or not seen.undisturbed or (starting > 0 and pods.starting(key) == 0)
-            on_its_way = starts and seen.unhindered
+            at_once = pod.terminating or not pod.undisturbed or (starting > 0 and pods.starting(key) == 0)
+            on_its_way = starts and pod.unhindered
             pause = 0.0 if at_once else max(_calm(cache, key), PROGRESS_SECONDS if on_its_way else 0.0)
         found.append((key, pause))
     return found

@@ -1,4 +1,4 @@
-"""The control loop: what is seen wakes a job, a worker decides on it and has it carried out.
+"""The control loop: a watch event puts a job in the work queue, and a worker plans the job and applies the plan.
 
 Pods and nodes come through watches of our own, SliceJobs through kopf, due times through the queue. All of them do
 the same thing, which is to wake a key. Whatever fails is tried again after a while that `backoff` chooses.
@@ -76,7 +76,7 @@ class Engine:
         )
         self._progress = ProgressReader(api, self.cache, self.queue.add_at, clock.monotonic)
         self.sources: list[Source[Any]] = [*self._sources(api)]
-        self._unsynced = {"jobs", *(one.name for one in self.sources)}
+        self._unsynced = {"jobs", *(source.name for source in self.sources)}
         self._acquired = asyncio.Event()
         self._ready = asyncio.Event()
         self.queues = Queues(api, self.cache, self.namespaces, self._wake, self._ready)
@@ -92,7 +92,7 @@ class Engine:
         """Begin; the result fails as soon as any part of the engine does, for none may be missing."""
         parts: list[Coroutine[Any, Any, None]] = [
             self._lead(),
-            *(self._follow(one) for one in self.sources),
+            *(self._follow(source) for source in self.sources),
             self.queues.run(),
             self._list_jobs(),
             self._resync(),

@@ -83,7 +83,7 @@ class Gauges(Collector):
     def _watch_ages(self, engine: Engine) -> Series:
         ages = engine.watch_ages() | silences(engine.queues.sources, 0.0, self._clock.monotonic)
         # What a process has watched before may be served no longer, as when a namespace was deleted.
-        begun = [self._calls.last_watched(paths.jobs(one)) for one in engine.namespaces]
+        begun = [self._calls.last_watched(paths.jobs(namespace)) for namespace in engine.namespaces]
         ages[names.PLURAL] = self._clock.monotonic() - max(min(begun), engine.started)
         return {(resource,): age for resource, age in ages.items()}
 

@@ -53,7 +53,7 @@ class _Ends:
         """Say what happened; returns the exit code, None while there is hope."""
         now = self._clock()
         self._moments = [*(at for at in self._moments if now - at < AGAIN_SECONDS), now]
-        words = next((one for one in error.args if one), type(error).__name__)
+        words = next((argument for argument in error.args if argument), type(error).__name__)
         if len(self._moments) > len(PAUSES):
             log.error("the watch of SliceJobs ended again and again, at last with: %s", words)
             return EXIT_FAILED

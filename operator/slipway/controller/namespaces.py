@@ -122,7 +122,7 @@ class Served:
                 allowed.append(namespace)
         if refused is not None and not allowed:
             raise refused
-        found = await self._api.get(paths.RESOURCES, _Resources)
-        if names.PLURAL not in {one.name for one in found.resources or ()}:
+        resources = await self._api.get(paths.RESOURCES, _Resources)
+        if names.PLURAL not in {resource.name for resource in resources.resources or ()}:
             raise NotFound(404, "NotFound", f"{paths.RESOURCES} does not name {names.PLURAL} yet")
         return tuple(filter(None, allowed))

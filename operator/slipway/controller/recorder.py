@@ -78,9 +78,9 @@ def line_of(record: Record) -> bytes:
     rivals = tuple(map(_without_secrets, record.snapshot.rivals))
     # Whether a rival can run at all, and why a pod has no node, depends on nodes that this job has no pods on.
     waits = any(not pod.spec.node_name for pod in record.snapshot.pods)
-    seen = record.snapshot if rivals or waits else _only_its_nodes(record.snapshot)
-    events = _its_events(seen)
-    shown = replace(seen, job=_without_secrets(job), rivals=rivals, pools=NodePools(), pod_events=events)
+    snapshot = record.snapshot if rivals or waits else _only_its_nodes(record.snapshot)
+    events = _its_events(snapshot)
+    shown = replace(snapshot, job=_without_secrets(job), rivals=rivals, pools=NodePools(), pod_events=events)
     visitors = record.snapshot.pools.tenants.visitors if waits else {}
     content = msgspec.to_builtins(Record(record.now, shown, visitors), enc_hook=_encoded)
     del content["snapshot"]["pools"]
@@ -99,13 +99,13 @@ def records(path: Path) -> Iterator[Record]:
     decoder = msgspec.json.Decoder(Record, dec_hook=_decoded)
     with path.open("rb") as file:
         for line in file:
-            found = decoder.decode(line)
-            tenants = Tenants(found.visitors) if found.visitors else NOBODY
-            yield replace(found, snapshot=replace(found.snapshot, pools=NodePools(tenants=tenants)))
+            record = decoder.decode(line)
+            tenants = Tenants(record.visitors) if record.visitors else NOBODY
+            yield replace(record, snapshot=replace(record.snapshot, pools=NodePools(tenants=tenants)))
 
 
 def _only_its_nodes(snapshot: Snapshot) -> Snapshot:
-    pods = chain(snapshot.pods, (one.pod for one in (*snapshot.vanished, *snapshot.vanished_foreign)))
+    pods = chain(snapshot.pods, (vanished.pod for vanished in (*snapshot.vanished, *snapshot.vanished_foreign)))
     names = {pod.spec.node_name for pod in pods}
     known = {field.name: getattr(snapshot, field.name) for field in fields(snapshot) if "nodes" in field.name}
     fewer: dict[str, Any] = {

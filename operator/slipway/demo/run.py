@@ -109,16 +109,16 @@ class Demo:
         with self._open:
             self._apply("crds", shipped("crds"))
             self._start_operator()
-            seen = self._open.enter_context(Follower(self._kubectl, self._name, self._changed.set))
+            follower = self._open.enter_context(Follower(self._kubectl, self._name, self._changed.set))
             self._open.enter_context(self._view.open())
             self._view.say(f"kubectl apply: SliceJob {self._name}, 2 slices of 2 hosts")
             self._apply("job", self._body)
-            self._until(seen, "the first checkpoints", lambda: self._step() >= self._steps // 4)
+            self._until(follower, "the first checkpoints", lambda: self._step() >= self._steps // 4)
             resumed_from = self._step()
-            times = self._preempt(seen)
-            self._until(seen, "the end of the job", lambda: "result" in seen.status)
-        self._console.print(timeline(seen.status))
-        wrong = proof.complaints(seen.status, proof.newest(self._checkpoints), self._steps, resumed_from)
+            times = self._preempt(follower)
+            self._until(follower, "the end of the job", lambda: "result" in follower.status)
+        self._console.print(timeline(follower.status))
+        wrong = proof.complaints(follower.status, proof.newest(self._checkpoints), self._steps, resumed_from)
         if wrong:
             raise DemoFailed("; ".join(wrong) + f". Operator's log: {self._log_tail()}")
         return times

@@ -1,4 +1,4 @@
-"""How the demo looks: a live picture on a terminal, lines of what changed elsewhere; a timeline at the end."""
+"""The output of the demo: a live picture on a terminal, a line for each change elsewhere; a timeline at the end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

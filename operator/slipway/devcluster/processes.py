@@ -157,7 +157,7 @@ def _read(pid: int, ticks: int) -> ProcessRecord:
 def marked(cluster_dir: Path) -> list[ProcessRecord]:
     """Find every process that carries the cluster's marker and sees its folder, recorded or not."""
     wanted = f"{MARKER}={cluster_dir}".encode()
-    found = []
+    records = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -167,8 +167,8 @@ def marked(cluster_dir: Path) -> list[ProcessRecord]:
             pid, ticks = int(entry.name), start_ticks(int(entry.name))
             # Groups are killed whole: the leader stands for its members.
             if ticks is not None and os.getpgid(pid) == pid:
-                found.append(_read(pid, ticks))
-    return found
+                records.append(_read(pid, ticks))
+    return records
 
 
 def _sees(root: Path, cluster_dir: Path) -> bool:

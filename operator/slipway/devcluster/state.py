@@ -111,33 +111,33 @@ def names() -> list[str]:
     return sorted(name for name in folders if re.fullmatch(NAME_PATTERN, name))
 
 
-def check_same(found: ClusterState, wanted: ClusterState) -> None:
+def check_same(state: ClusterState, wanted: ClusterState) -> None:
     """Refuse a cluster that runs, but not as it is wanted now.
 
     Raises:
         LocalClusterError: names what differs.
     """
-    name = found.spec.name
-    if found.provider != wanted.provider:
-        what = f"runs already, made by the provider {found.provider}"
-    elif found.spec != wanted.spec:
+    name = state.spec.name
+    if state.provider != wanted.provider:
+        what = f"runs already, made by the provider {state.provider}"
+    elif state.spec != wanted.spec:
         what = "runs already with other nodes"
-    elif found.node_image != wanted.node_image:
-        what = f"runs already with the node image {found.node_image or 'of kind'}"
+    elif state.node_image != wanted.node_image:
+        what = f"runs already with the node image {state.node_image or 'of kind'}"
     else:
         return
     raise LocalClusterError(f"The cluster {name!r} {what}.", hint=again(name))
 
 
-def check_half_made(found: ClusterState, provider: str) -> None:
+def check_half_made(state: ClusterState, provider: str) -> None:
     """Refuse a cluster that another provider has not finished: only that one can remove what there is of it.
 
     Raises:
         LocalClusterError: names the provider.
     """
-    if found.provider != provider:
-        what = f"was begun by the provider {found.provider}"
-        raise LocalClusterError(f"The cluster {found.spec.name!r} {what}.", hint=again(found.spec.name))
+    if state.provider != provider:
+        what = f"was begun by the provider {state.provider}"
+        raise LocalClusterError(f"The cluster {state.spec.name!r} {what}.", hint=again(state.spec.name))
 
 
 def again(name: str) -> str:

@@ -84,7 +84,7 @@ def _remove(engine: Address, uid: str) -> None:
         containers = Containers(api, uid)
         refusals: list[EngineRefuses] = []
         # The newest are named first, so a sandbox, which has the volumes, is the last of its host.
-        steps = [partial(containers.remove, one) for one in containers.states()]
+        steps = [partial(containers.remove, state) for state in containers.states()]
         for step in (*steps, partial(remove_the_rest, api, uid)):
             try:
                 step()
@@ -122,7 +122,9 @@ def _of_this_folder(containers: list[dict[str, Any]], networks: list[dict[str, A
 
     What a former Slipway has made may as well be another machine's, so of that only what does not run.
     """
-    alive = {one["Labels"].get(names.LABEL_JOB_UID) for one in containers if one["State"] not in _ENDED}
+    alive = {
+        container["Labels"].get(names.LABEL_JOB_UID) for container in containers if container["State"] not in _ENDED
+    }
     mine, former = home_id(home()), former_home_id(home())
     found: dict[str, str] = {}
     for labels in (one["Labels"] for one in (*containers, *networks)):

@@ -269,9 +269,9 @@ def other_options(body: Mapping[str, Any], wishes: Wishes, waiting: Waiting) -> 
 def _images(api: APIClient, asked: list[Body], waiting: Waiting) -> dict[str, str]:
     found: dict[str, str] = {}
     for body in asked:
-        for one in all_containers(body["spec"]):
-            if one["image"] not in found:
-                found[one["image"]] = resolve(api, one["image"], one.get("imagePullPolicy"), waiting)
+        for container in all_containers(body["spec"]):
+            if container["image"] not in found:
+                found[container["image"]] = resolve(api, container["image"], container.get("imagePullPolicy"), waiting)
     return found
 
 
@@ -279,9 +279,9 @@ def _refuse_missing_devices(address: Address, wishes: Wishes) -> None:
     """An engine would refuse every attempt. What another machine has is not known."""
     if not address.is_here:
         return
-    for one in wishes.devices:
-        if not Path(one.src).exists():
-            raise Refused(f"this machine has no device {one.src}")
+    for device in wishes.devices:
+        if not Path(device.src).exists():
+            raise Refused(f"this machine has no device {device.src}")
 
 
 def _refuse_more_cpus(api: APIClient, asked: list[Body], written: Mapping[str, Any]) -> None:
@@ -295,7 +295,7 @@ def _refuse_more_cpus(api: APIClient, asked: list[Body], written: Mapping[str, A
     if not limits:
         return
     with as_engine_errors():
-        if any(one["Name"] == _PODMAN for one in api.version().get("Components") or ()):
+        if any(component["Name"] == _PODMAN for component in api.version().get("Components") or ()):
             return
         there = api.info()["NCPU"]
     for path, limit in limits.items():

@@ -1,4 +1,4 @@
-"""Where the logs of a job come from: what reading them needs of whatever runs the job."""
+"""The interface to the logs of a job: what reading them needs of a cluster or of this machine's engine."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass

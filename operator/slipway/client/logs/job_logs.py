@@ -130,7 +130,7 @@ class _JobLogs:
         for lines in filter(None, kept.values()):
             yield lines
         logs = [HostLog(self._reading, number, place, crowded=len(readable) > STREAMS) for place in readable]
-        sources = [one.followed() if following else one.now() for one in logs]
+        sources = [log.followed() if following else log.now() for log in logs]
         async with aclosing(self._merged(sources)) as batches:
             async for batch in batches:
                 yield batch
@@ -206,7 +206,7 @@ class _JobLogs:
         current = {status.attempt} if status.attempt is not None else set()
         return sorted(
             self._reading.older.keys()
-            | {one.number for one in status.attempts}
+            | {attempt.number for attempt in status.attempts}
             | current
             | self._watch.attempts().keys()
         )
@@ -247,7 +247,7 @@ class _JobLogs:
     def _not_started(self, number: int | None = None) -> str:
         job = self._watch.job
         which = f"no host of attempt {number} has started" if number is not None else "no attempt has begun"
-        earlier = [one for one in self._watch.attempts() if number is not None and one < number]
+        earlier = [attempt for attempt in self._watch.attempts() if number is not None and attempt < number]
         hint = f". The logs of attempt {max(earlier)} are still there" if earlier else ""
         return f"{self._words} is {job.phase}, {which}: {job.message}{hint}"
 

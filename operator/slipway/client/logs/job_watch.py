@@ -1,4 +1,4 @@
-"""What is known of a job and its pods while its logs are read; once, or for as long as they are followed."""
+"""The job and its pods while its logs are read: listed once, or watched for as long as the logs are followed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -61,7 +61,7 @@ class JobWatch:
 
     async def list(self, source: LogSource) -> None:
         """Read the pods once."""
-        self.pods = {one.metadata.name: one for one in await source.pods()}
+        self.pods = {pod.metadata.name: pod for pod in await source.pods()}
 
     async def list_over(self, source: LogSource, attempt: int) -> None:
         """Read the pods once, now that an attempt is over: the watch of the job may be ahead of that of the pods."""
@@ -72,10 +72,10 @@ class JobWatch:
     async def _catch_up(self, source: LogSource) -> None:
         """Take from a list what the watch has not shown; without an answer the watch has to do."""
         with suppress(ClusterError):
-            for one in await source.pods():
-                known = self.pods.get(one.metadata.name)
-                if known is None or (one.ended and not known.ended):
-                    self._put(one)
+            for pod in await source.pods():
+                watched = self.pods.get(pod.metadata.name)
+                if watched is None or (pod.ended and not watched.ended):
+                    self._put(pod)
 
     @asynccontextmanager
     async def watching(self, client: LogClient, source: LogSource) -> AsyncIterator[None]:

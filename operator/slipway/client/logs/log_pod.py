@@ -66,14 +66,14 @@ class LogPod(_Part, frozen=True):
         own = self._state_of(self._program)
         if self.status.phase != "Failed" or own.running or own.terminated:
             return ""
-        ends = ((one.state.terminated, one.name) for one in self.status.init_container_statuses)
+        ends = ((status.state.terminated, status.name) for status in self.status.init_container_statuses)
         failed = [(end.finished_at or NEVER, name) for end, name in ends if end is not None and end.exit_code]
         # Sidecars are stopped after that.
         return min(failed)[1] if failed else ""
 
     @property
     def _program(self) -> str:
-        found = {one.name for one in self.status.container_statuses}
+        found = {status.name for status in self.status.container_statuses}
         return names.DRIVER_CONTAINER if names.DRIVER_CONTAINER in found else names.WORKER_CONTAINER
 
     @property
@@ -107,4 +107,4 @@ class LogPod(_Part, frozen=True):
 
     def _state_of(self, name: str) -> _State:
         everything = (*self.status.container_statuses, *self.status.init_container_statuses)
-        return next((one.state for one in everything if one.name == name), _State())
+        return next((container.state for container in everything if container.name == name), _State())

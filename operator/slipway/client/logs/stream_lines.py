@@ -125,8 +125,8 @@ class Cursor:
     def begin(self) -> None:
         """A stream begins."""
         recent = list(self._seconds.values())
-        self._known = sum(one.count for one in recent)
-        self._anchor = min(recent, key=lambda one: one.order).first if recent else 0
+        self._known = sum(second.count for second in recent)
+        self._anchor = min(recent, key=lambda second: second.order).first if recent else 0
         self._aligned = False
         self._by_time = False
         self._behind = 0

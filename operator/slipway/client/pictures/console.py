@@ -1,4 +1,4 @@
-"""Where people read."""
+"""The console that commands print on."""
 
 import os
 import sys
@@ -20,9 +20,9 @@ class Console(rich_console.Console):
         self, renderable: rich_console.RenderableType, options: rich_console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         """What is printed, with signs in place of control characters."""
-        for one in super().render(renderable, options):
+        for segment in super().render(renderable, options):
             # Controls of rich's own are no text.
-            yield one if one.control else Segment(visible(one.text), one.style)
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 def console(*, stderr: bool = False) -> Console:

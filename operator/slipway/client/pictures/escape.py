@@ -1,4 +1,4 @@
-"""Texts of others, such as messages of Events and lines of logs: they can forge nothing where people read them."""
+"""Replaces control characters in texts of others, such as messages of Events and lines of logs."""
 
 import re
 from typing import Final

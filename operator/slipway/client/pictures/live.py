@@ -83,10 +83,11 @@ class LiveView:
 
     def _ends(self, job: JobState) -> Iterator[str]:
         """A line for each attempt that has ended since the last time."""
-        for one in reversed(job.status.attempts):
-            if one.cause is not None and (job.name, one.number) not in self._told:
-                self._told.add((job.name, one.number))
-                yield f"{clock(one.end_time)} {job.name} attempt {one.number} ended ({one.cause}): {one.message}"
+        for attempt in reversed(job.status.attempts):
+            if attempt.cause is not None and (job.name, attempt.number) not in self._told:
+                self._told.add((job.name, attempt.number))
+                ended = f"attempt {attempt.number} ended ({attempt.cause}): {attempt.message}"
+                yield f"{clock(attempt.end_time)} {job.name} {ended}"
 
 
 @contextmanager
@@ -128,13 +129,13 @@ def picture(job: JobState, hosts: Mapping[Place, str], now: datetime, width: int
 
 def overview(jobs: Mapping[str, Seen | None], now: datetime) -> Table:
     """A row for each job; those that nothing is known of yet have their name only."""
-    found = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     for name in ("NAME", "PHASE", "SLICES", "ELAPSED", "REASON", "MESSAGE"):
         # The message gives way.
-        found.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == "MESSAGE" else None)
+        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == "MESSAGE" else None)
     for name, seen in jobs.items():
-        found.add_row(Text(name), *(_row(seen[0], now) if seen else ()))
-    return found
+        table.add_row(Text(name), *(_row(seen[0], now) if seen else ()))
+    return table
 
 
 def _row(job: JobState, now: datetime) -> Iterator[Text]:

@@ -25,38 +25,38 @@ def timeline(attempts: Sequence[Attempt], now: datetime, width: int) -> Table:
     START is until every host ran, RAN until the attempt ended, LOST until the next one began. A bar is `░` while hosts
     start, `█` while all of them run, and `·` until the next attempt begins.
     """
-    found = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("#", "BEGAN", "", "START", "RAN", "LOST", "CHARGED", "REASON"):
-        found.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=True)
     if not attempts:
-        return found
+        return table
     bar = max(min(width - _REST, BAR), _SHORTEST)
-    begins, ends = attempts[0].start_time, max(one.end_time or now for one in attempts)
+    begins, ends = attempts[0].start_time, max(attempt.end_time or now for attempt in attempts)
     cell = max((ends - begins) / bar, timedelta(milliseconds=1))
     for one, after in zip(attempts, [*attempts[1:], None], strict=True):
-        found.add_row(*_row(one, after, begins, cell, now))
-    return found
+        table.add_row(*_row(one, after, begins, cell, now))
+    return table
 
 
-def _row(one: Attempt, after: Attempt | None, begins: datetime, cell: timedelta, now: datetime) -> list[Text | str]:
-    ended = one.end_time or now
-    ran_from = min(one.running_time or ended, ended)
+def _row(attempt: Attempt, after: Attempt | None, begins: datetime, cell: timedelta, now: datetime) -> list[Text | str]:
+    ended = attempt.end_time or now
+    ran_from = min(attempt.running_time or ended, ended)
     lost = after.start_time - ended if after is not None else None
-    line = Text(" " * int((one.start_time - begins) / cell))
-    line.append("░" * _cells(ran_from - one.start_time, cell), style="cyan")
-    line.append("█" * _cells(ended - ran_from, cell), style=_style(one) or "green")
+    line = Text(" " * int((attempt.start_time - begins) / cell))
+    line.append("░" * _cells(ran_from - attempt.start_time, cell), style="cyan")
+    line.append("█" * _cells(ended - ran_from, cell), style=_style(attempt) or "green")
     line.append("·" * (_cells(lost, cell) if lost is not None else 0), style="dim")
-    cause = Text(one.cause or ("-" if one.end_time else "running"), style=_style(one))
-    started = span(ran_from - one.start_time) if one.running_time else "-"
-    ran = span(ended - ran_from) if one.running_time else "-"
+    cause = Text(attempt.cause or ("-" if attempt.end_time else "running"), style=_style(attempt))
+    started = span(ran_from - attempt.start_time) if attempt.running_time else "-"
+    ran = span(ended - ran_from) if attempt.running_time else "-"
     return [
-        str(one.number), clock(one.start_time), line, started, ran, span(lost) if lost is not None else "-", cause,
-        one.reason or "",
+        str(attempt.number), clock(attempt.start_time), line, started, ran, span(lost) if lost is not None else "-",
+        cause, attempt.reason or "",
     ]  # fmt: skip
 
 
-def _style(one: Attempt) -> str:
-    return _STYLES[charge_of(one.cause).budget]
+def _style(attempt: Attempt) -> str:
+    return _STYLES[charge_of(attempt.cause).budget]
 
 
 def _cells(length: timedelta, cell: timedelta) -> int:

@@ -1,4 +1,4 @@
-"""Carries a plan out: what has to be kept, then the status, then the actions in their order.
+"""Carries out a plan: records that must be kept first, then the status, then the actions in their order.
 
 A crash between any two requests loses nothing: the status says what was decided, names are a function of the job and
 the place in it, and a decision is made anew from what is found. What the server answers goes into the cache at once,
@@ -255,7 +255,7 @@ class Applier:
                 await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
             except (Forbidden, Invalid):
                 # Quotas and policies are asked first, and the pods of an attempt that ran had the token.
-                if all(one.running_time is None for one in job.status.attempts):
+                if all(attempt.running_time is None for attempt in job.status.attempts):
                     raise
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
@@ -323,8 +323,8 @@ class Applier:
             yield
         except ApiError as error:
             # Webhooks and policies deny with whatever code they like: it is their words that tell.
-            if (known := explain_rejection(error.message, what)) is not None:
-                self._reject(job, known.reason, f"{known.message}; {known.next_step}")
+            if (explanation := explain_rejection(error.message, what)) is not None:
+                self._reject(job, explanation.reason, f"{explanation.message}; {explanation.next_step}")
             elif isinstance(error, _REFUSALS):
                 self._reject(job, otherwise, error.message)
             else:

@@ -1,4 +1,4 @@
-"""Deletes what the planner wants gone, and nothing that merely has its name."""
+"""Deletes the pods that the planner names, by UID: another pod of the same name stays."""
 
 import asyncio
 import logging
@@ -82,13 +82,13 @@ class PodDeleter:
         the cache does not know, and pods that have changed since they were seen.
         """
         log.info("deleting pods of attempt %d", action.attempt, extra=log_fields(job))
-        known = self._known(action, job)
-        staying = [pod for pod in known if not pod.terminating and not pod.ended]
+        pods = self._known(action, job)
+        staying = [pod for pod in pods if not pod.terminating and not pod.ended]
         if len(staying) > MOST_BY_NAME:
             deleted = await self._delete_by_name(staying[:1], action, job, FIRST_SECONDS)
         else:
             deleted = await self._delete_by_name(staying, action, job, WRITE_SECONDS)
-        left = [pod for pod in known if pod.metadata.name not in deleted]
+        left = [pod for pod in pods if pod.metadata.name not in deleted]
         fields = (*(() if action.ended_too else _NOT_ENDED), *(f"metadata.name!={name}" for name in sorted(deleted)))
         collections = _collections(job.uid, action, left)
         await self._executor.run(collections, lambda labels: self._delete_collection(action, job, labels, fields))
@@ -139,8 +139,10 @@ class PodDeleter:
             NotFound: when it is gone.
             Conflict: when another pod has the name, or it has changed.
         """
-        seen = pod.metadata
-        await self._delete(job, action.attempt, seen.name, seen.uid, action.grace_seconds, seen.resource_version)
+        metadata = pod.metadata
+        await self._delete(
+            job, action.attempt, metadata.name, metadata.uid, action.grace_seconds, metadata.resource_version
+        )
 
     async def _delete_collection(self, action: DeletePods, job: Job, labels: str, fields: Sequence[str]) -> None:
         unanswered = partial(self._cache.deletion_unanswered, job, action.attempt)

@@ -1,4 +1,4 @@
-"""Records Events for people, and never holds anything up for it.
+"""Writes Events, and delays no decision for one.
 
 An Event's name is a hash of what it says about which attempt, so telling twice tells once. Whatever cannot be
 recorded is logged and dropped: the story is in the status anyway.
@@ -49,8 +49,8 @@ async def read_pod_events(api: ApiConnection, namespace: str, pod_uid: str, at: 
         # Nothing but a sentence in the status depends on them.
         log.info("Events of pod %s are not known: %s", pod_uid, error)
         return PodEvents(at)
-    dated = sorted(listing.items, key=lambda one: one.time or EVER)[-MAX_READ:]
-    return PodEvents(at, tuple(PodEvent(one.reason, one.message or "", one.time) for one in dated))
+    dated = sorted(listing.items, key=lambda event: event.time or EVER)[-MAX_READ:]
+    return PodEvents(at, tuple(PodEvent(event.reason, event.message or "", event.time) for event in dated))
 
 
 class EventRecorder:

@@ -78,9 +78,9 @@ class History:
 
 def _as_stored(attempts: Iterable[Attempt], job: Job) -> Numbered:
     """The attempts as they are in the status, with what only another version can read of them."""
-    entries = (one for one in job.stored_status.get("attempts", ()) if isinstance(one, Mapping))
-    stored = {one.get("number"): dict(one) for one in entries}
+    entries = (attempt for attempt in job.stored_status.get("attempts", ()) if isinstance(attempt, Mapping))
+    stored = {entry.get("number"): dict(entry) for entry in entries}
     return {
-        one.number: stored.get(one.number) or one.model_dump(mode="json", by_alias=True, exclude_none=True)
-        for one in attempts
+        attempt.number: stored.get(attempt.number) or attempt.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for attempt in attempts
     }

@@ -1,4 +1,4 @@
-"""Reads live what a decision hangs on, where the watches may lag or do not tell."""
+"""Reads objects from the API server where a decision needs them fresher than the watches, or nothing watches them."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection

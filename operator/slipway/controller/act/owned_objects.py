@@ -1,4 +1,4 @@
-"""Objects that belong to a job: made once, and never taken from anybody else who has their name."""
+"""Creates the objects that a job owns, once, and never takes over an object of that name with another owner."""
 
 from contextlib import suppress
 from typing import Final
@@ -63,15 +63,15 @@ async def _is_there(api: ApiConnection, path: str, job: Job) -> bool:
 async def _made_before(api: ApiConnection, path: str, body: Body, job: Job) -> bool:
     """Whether the object that has the name is the job's; one that an earlier job of this name has left is deleted."""
     try:
-        found = (await api.get(path, Owned)).metadata
+        metadata = (await api.get(path, Owned)).metadata
     except NotFound:
         # The garbage collector was faster.
         return False
-    if found.of(job.uid):
+    if metadata.of(job.uid):
         return True
-    if not found.owner_references or not all(owner.had_name_of(job) for owner in found.owner_references):
+    if not metadata.owner_references or not all(owner.had_name_of(job) for owner in metadata.owner_references):
         raise name_taken(body, earlier=False) from None
-    await _delete_predecessor(api, path, found.uid, job)
+    await _delete_predecessor(api, path, metadata.uid, job)
     return False
 
 
@@ -89,9 +89,9 @@ async def delete_config_map(api: ApiConnection, name: str, job: Job) -> None:
     """Delete a ConfigMap of the job that nobody needs any more; one that cannot be deleted is no obstacle."""
     path = f"{paths.config_maps(job.namespace)}/{name}"
     with suppress(NotFound, Conflict, Forbidden):
-        found = (await api.get(path, Owned)).metadata
-        if found.of(job.uid):
-            await api.delete(path, uid=found.uid)
+        metadata = (await api.get(path, Owned)).metadata
+        if metadata.of(job.uid):
+            await api.delete(path, uid=metadata.uid)
 
 
 def name_taken(body: Body, earlier: bool) -> NameTaken:

@@ -54,7 +54,7 @@ def required_secrets(pod: Body) -> frozenset[str]:
 def _of_container(container: Body) -> Iterator[tuple[Body, str]]:
     references = [part(part(one, "valueFrom"), "secretKeyRef") for one in objects(container, "env")]
     references += [part(one, "secretRef") for one in objects(container, "envFrom")]
-    yield from ((one, one.get("name", "")) for one in references)
+    yield from ((reference, reference.get("name", "")) for reference in references)
 
 
 def _of_volumes(spec: Body) -> Iterator[tuple[Body, str]]:

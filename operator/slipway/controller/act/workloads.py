@@ -1,4 +1,4 @@
-"""The writes that the planner decides on for Workloads of Kueue. What the server answers is known at once."""
+"""Writes Kueue's Workloads as the planner decides. The cache gets the API server's answer at once."""
 
 import logging
 from datetime import datetime
@@ -33,13 +33,13 @@ class WorkloadWriter:
 
     async def release(self, key: Key) -> bool:
         """Let the Workload of a job that is gone go, as soon as no pod of the job may run; returns whether it asked."""
-        known, version = self._known.get(key), self._cache.kueue.version
-        if known is None or not version or known.metadata.labels.operator_id != self._cache.settings.operator_id:
+        workload, version = self._known.get(key), self._cache.kueue.version
+        if workload is None or not version or workload.metadata.labels.operator_id != self._cache.settings.operator_id:
             return False
-        if self._cache.jobs.key_of(known.metadata.labels.job_uid) is not None:
+        if self._cache.jobs.key_of(workload.metadata.labels.job_uid) is not None:
             # Somebody's copy of the Workload of a job that exists.
             return False
-        actions = of_no_job(version, known, self._cache.pods.of(key))
+        actions = of_no_job(version, workload, self._cache.pods.of(key))
         for action in actions:
             await self.change(action, key[0])
         return bool(actions)
@@ -81,8 +81,8 @@ class WorkloadWriter:
         try:
             self._known.applied(await send(path, patch, Workload))
         except (Conflict, NotFound) as refusal:
-            known = await self._read_again(action.version, namespace, action.name)
-            if known is not None and known.metadata.resource_version == action.resource_version:
+            workload = await self._read_again(action.version, namespace, action.name)
+            if workload is not None and workload.metadata.resource_version == action.resource_version:
                 raise refusal
 
     async def _delete(self, action: DeleteWorkload, namespace: str) -> None:
@@ -90,8 +90,8 @@ class WorkloadWriter:
         try:
             await self._api.delete(path, uid=action.uid)
         except (NotFound, Conflict) as refusal:
-            known = await self._read_again(action.version, namespace, action.name)
-            if known is not None and known.metadata.uid == action.uid and not known.deleting:
+            workload = await self._read_again(action.version, namespace, action.name)
+            if workload is not None and workload.metadata.uid == action.uid and not workload.deleting:
                 raise refusal
             log.info("Workload %s/%s is gone already: %s", namespace, action.name, refusal)
         else:
@@ -103,6 +103,6 @@ class WorkloadWriter:
         try:
             self._known.applied(await self._api.get(f"{paths.workloads(version, namespace)}/{name}", Workload))
         except NotFound:
-            if (known := self._known.get(key)) is not None:
-                self._known.removed(known)
+            if (workload := self._known.get(key)) is not None:
+                self._known.removed(workload)
         return self._known.get(key)

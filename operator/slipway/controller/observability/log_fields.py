@@ -1,4 +1,4 @@
-"""What a log line about a job says besides its words, for programs that read logs: `--log-format json`."""
+"""The fields of a log line about a job beside its message: `--log-format json`."""
 
 from typing import Any
 

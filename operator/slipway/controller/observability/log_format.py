@@ -1,4 +1,4 @@
-"""Log lines: when, how serious, which job, what; for people, or as JSON for programs.
+"""Log lines: time, level, job and message; as text for people, or as JSON for programs.
 
 Messages repeat what users and the API server wrote. Secrets in them are removed, and control characters are escaped:
 nobody can forge a line of the log, or send a terminal commands. Only tracebacks for people, which are Slipway's own,

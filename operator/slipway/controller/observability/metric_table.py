@@ -68,7 +68,9 @@ _MORE_THAN: Final = Label("more_than", tuple(map(str, LOST_SHARES)))
 _RESULT: Final = Label("result", ("done", "api_error", "mistake"))
 _VERB: Final = Label("verb", VERBS)
 _CODE: Final = Label(
-    "code", (*(str(one.value) for one in HTTPStatus), NO_ANSWER), f"the HTTP status, `{NO_ANSWER}` without an answer"
+    "code",
+    (*(str(status.value) for status in HTTPStatus), NO_ANSWER),
+    f"the HTTP status, `{NO_ANSWER}` without an answer",
 )
 _OF_KUEUE: Final = ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
 _RESOURCE: Final = Label("resource", (names.PLURAL, PROFILE_PLURAL, "pods", "nodes", *_OF_KUEUE))

@@ -1,4 +1,4 @@
-"""All that is known, put together for one decision."""
+"""The cache: puts the snapshot of one job together from all that is watched."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -219,13 +219,13 @@ class Cache:
         """A node was read by its name, or found absent."""
         _remember(self.nodes_as_of, name, at)
 
-    def events_read(self, pod_uid: str, found: PodEvents) -> None:
+    def events_read(self, pod_uid: str, events: PodEvents) -> None:
         """The Events of a pod were read."""
-        _remember(self.pod_events, pod_uid, found)
+        _remember(self.pod_events, pod_uid, events)
 
-    def visitors_read(self, node: str, found: Visitors) -> None:
+    def visitors_read(self, node: str, visitors: Visitors) -> None:
         """The pods on a node were read."""
-        _remember(self.visitors, node, found, MAX_VISITED)
+        _remember(self.visitors, node, visitors, MAX_VISITED)
 
     def kubelet_read(
         self, node: str, at: datetime, renewed_at: datetime | None, seconds: int | None = None, forbidden: bool = False
@@ -234,9 +234,9 @@ class Cache:
 
         A renewal holds for so many `seconds`; for those of the last one that was read when there is none.
         """
-        known = self.kubelets.get(node) or KubeletLease(at, renewed_at, at)
-        since = known.same_since if known.renewed_at == renewed_at else at
-        duration = known.duration if seconds is None else timedelta(seconds=seconds)
+        lease = self.kubelets.get(node) or KubeletLease(at, renewed_at, at)
+        since = lease.same_since if lease.renewed_at == renewed_at else at
+        duration = lease.duration if seconds is None else timedelta(seconds=seconds)
         _remember(self.kubelets, node, KubeletLease(at, renewed_at, since, duration, forbidden))
 
     def pods_listed(self, job: Job, pods: Iterable[Pod], version: str, at: datetime) -> None:
@@ -272,8 +272,8 @@ class Cache:
         memory = self._memory(job)
         if job.status_problem:
             return ()
-        told, memory.told = memory.told or _told_before(job, self._now()), cursor_of(job.status)
-        return news(told, job.status, job.spec, job.site)
+        cursor, memory.told = memory.told or _told_before(job, self._now()), cursor_of(job.status)
+        return news(cursor, job.status, job.spec, job.site)
 
     def measures(self, key: Key) -> tuple[Measure, ...]:
         """What has happened to a job's attempts since the last look; what was before the first is not ours to count."""
@@ -343,6 +343,6 @@ def _told_before(job: Job, now: datetime) -> EventCursor:
 
     That the first attempt has begun is recent only in that attempt.
     """
-    told = cursor_of(job.status)
-    recent = any(now - one.last_transition_time < RETOLD for one in job.status.conditions)
-    return replace(told, phase=None, begun=bool(job.status.attempt)) if recent else told
+    cursor = cursor_of(job.status)
+    recent = any(now - condition.last_transition_time < RETOLD for condition in job.status.conditions)
+    return replace(cursor, phase=None, begun=bool(job.status.attempt)) if recent else cursor

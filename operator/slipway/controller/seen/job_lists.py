@@ -1,4 +1,4 @@
-"""Lists of SliceJobs beside kopf's watch, which may lag and miss changes and deletions."""
+"""Lists of SliceJobs beside kopf's watch, because that watch may lag and miss changes and deletions."""
 
 import asyncio
 import logging
@@ -84,8 +84,8 @@ class JobLists:
     async def _compare(self, namespace: str) -> None:
         jobs, owners = self._cache.jobs, self._cache.pods.owners()
         listing = await self._api.list(paths.jobs(namespace), _JobName)
-        found = (one.metadata for one in listing.items)
-        listed = {(one.namespace, one.name): (one.uid, one.resource_version) for one in found}
+        found = (item.metadata for item in listing.items)
+        listed = {(metadata.namespace, metadata.name): (metadata.uid, metadata.resource_version) for metadata in found}
         there = {uid for uid, _ in listed.values()}
 
         def exists(uid: str) -> bool:

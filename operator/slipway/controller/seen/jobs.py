@@ -109,12 +109,12 @@ class JobStore(Reflector[Job, Key]):
 
     def remove(self, key: Key, uid: str) -> Job | None:
         """Drop the job of that UID; returns what was known of it."""
-        known = self.get(key)
+        job = self.get(key)
         self._tombstones.add(uid)
-        if known is None or uid != known.uid:
+        if job is None or uid != job.uid:
             return None
-        self._drop(known)
-        return known
+        self._drop(job)
+        return job
 
     def rivals(self, job: Job) -> tuple[Job, ...]:
         """The oldest jobs that wait for such nodes, or for the same quota, and are older than one that waits too."""
@@ -141,13 +141,13 @@ class JobStore(Reflector[Job, Key]):
         spec, site = self._profiles.site(written, choice)
         return replace(job, spec=spec, given=written, site=site, accepted={})
 
-    def _identity(self, one: Job) -> Identity:
-        return _listed(one.key, one.uid, one.resource_version)
+    def _identity(self, job: Job) -> Identity:
+        return _listed(job.key, job.uid, job.resource_version)
 
     def _is_newer(self, it: Identity) -> bool:
         """Whether no such version is known, and the object is not known to be gone."""
-        known = self.get(it.key)
-        return it.uid not in self._tombstones and (known is None or it.version > number(known.resource_version))
+        job = self.get(it.key)
+        return it.uid not in self._tombstones and (job is None or it.version > number(job.resource_version))
 
     def _changed(self, before: Job | None, after: Job) -> Collection[Key]:
         if before is not None:

@@ -95,9 +95,9 @@ class WorkloadStore(Reflector[Workload, Key]):
             if not stopping:
                 del self._stopping[preemptor]
 
-    def _identity(self, one: Workload) -> Identity:
-        it = one.metadata
-        return Identity(_key(one), it.uid, number(it.resource_version), it.namespace)
+    def _identity(self, workload: Workload) -> Identity:
+        it = workload.metadata
+        return Identity(_key(workload), it.uid, number(it.resource_version), it.namespace)
 
 
 class KueueStore:
@@ -132,7 +132,7 @@ class KueueStore:
             problem=problem,
             unseen=unseen,
             workload=workload,
-            flavors={one.metadata.name: one.spec for one in self.flavors.all()},
+            flavors={flavor.metadata.name: flavor.spec for flavor in self.flavors.all()},
             priorities={one.metadata.name: one.value for one in self.priorities.all()},
             topologies=self._topologies(key[0], queue),
             unused=self._unused(key[0], queue) if workload is not None and _may_have_more(workload, queue) else {},
@@ -143,7 +143,7 @@ class KueueStore:
 
     def jobs(self) -> set[Key]:
         """Jobs that have a Workload, be they gone or not."""
-        return {_key(one) for one in self.workloads.all()}
+        return {_key(workload) for workload in self.workloads.all()}
 
     def _topologies(self, namespace: str, queue: str) -> frozenset[str] | None:
         """The resources of which a flavor of a queue has a topology; None for a queue that is not known."""
@@ -165,12 +165,12 @@ class KueueStore:
         return self.cluster_queues.get(("", local.spec.cluster_queue)) if local is not None else None
 
     def _has_topology(self, group: ResourceGroup) -> bool:
-        named = (self.flavors.get(("", one.name)) for one in group.flavors)
+        named = (self.flavors.get(("", flavor.name)) for flavor in group.flavors)
         return any(flavor is not None and flavor.spec.topology_name for flavor in named)
 
 
-def _key(one: Workload) -> Key:
-    return one.metadata.namespace, one.job_name
+def _key(workload: Workload) -> Key:
+    return workload.metadata.namespace, workload.job_name
 
 
 def _may_have_more(known: Workload, queue: str) -> bool:
@@ -191,8 +191,8 @@ async def served_version(api: ApiConnection) -> str:
     there = {one.group_version for group in groups for one in group.versions}
     for version in VERSIONS:
         if version in there:
-            found = await api.get(paths.of_version(version), _Resources)
-            if {one.name for one in found.resources or ()} >= KINDS:
+            resources = await api.get(paths.of_version(version), _Resources)
+            if {resource.name for resource in resources.resources or ()} >= KINDS:
                 return version
     return ""
 

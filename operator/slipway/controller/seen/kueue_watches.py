@@ -54,12 +54,12 @@ class Queues:
     @property
     def sources(self) -> Iterable[Source[Any]]:
         """What is followed and has been read."""
-        return [one for one in self._sources if one.watcher.heard]
+        return [source for source in self._sources if source.watcher.heard]
 
     @property
     def _awaited(self) -> set[str]:
         """What is listed, or cannot be, before jobs in queues are looked at."""
-        return {one.name for one in self._sources}
+        return {source.name for source in self._sources}
 
     async def run(self) -> None:
         """Follow Kueue's objects for ever."""
@@ -99,7 +99,7 @@ class Queues:
         """
         self._listed.clear()
         self._sources = list(self._kinds(version))
-        tasks = [asyncio.create_task(one.run()) for one in self._sources]
+        tasks = [asyncio.create_task(source.run()) for source in self._sources]
         tasks.append(asyncio.create_task(self._wait_no_longer(version)))
         tasks.append(asyncio.create_task(self._ask_for_boosts(version)))
         preferred = asyncio.create_task(self._until_preferred(version))
@@ -126,9 +126,9 @@ class Queues:
             watcher: Watcher[Any] = Watcher(self._api, path, kind, label_selector=labels, late_refusals=True)
             return Source(plural, watcher, scope, see=partial(self._see, known), settled=settled)
 
-        for one in self._namespaces:
-            yield source("workloads", Workload, store.workloads, one, names.LABEL_JOB_UID)
-            yield source("localqueues", LocalQueue, store.local_queues, one)
+        for namespace in self._namespaces:
+            yield source("workloads", Workload, store.workloads, namespace, names.LABEL_JOB_UID)
+            yield source("localqueues", LocalQueue, store.local_queues, namespace)
         yield source("clusterqueues", ClusterQueue, store.cluster_queues)
         yield source("resourceflavors", ResourceFlavor, store.flavors)
         yield source("workloadpriorityclasses", PriorityClass, store.priorities)
@@ -170,7 +170,7 @@ class Queues:
         """
         while True:
             await asyncio.sleep(AGAIN_SECONDS)
-            wanted = (paths.of_kueue(VERSIONS[0], one.kind, one.scope) for one in self._sources)
+            wanted = (paths.of_kueue(VERSIONS[0], source.kind, source.scope) for source in self._sources)
             if version != VERSIONS[0] and await can_be_listed(self._api, wanted):
                 return
 
@@ -210,7 +210,7 @@ def _says_something_else(event: Event[Any], known: Reflector[Any, Key]) -> bool:
     seen = event.object
     before = known.get((seen.metadata.namespace, seen.metadata.name))
     fields = set(seen.__struct_fields__) - {"metadata", "status"}
-    return before is None or any(getattr(before, one) != getattr(seen, one) for one in fields)
+    return before is None or any(getattr(before, field) != getattr(seen, field) for field in fields)
 
 
 def _prints_checkpoints(job: Job) -> bool:

@@ -81,11 +81,11 @@ class NodeStore(Reflector[Node, str]):
         Returns:
             Whether that still holds: a younger node of the name may have been seen meanwhile.
         """
-        known = self.get(name)
-        if known is not None and known.metadata.uid != uid:
+        node = self.get(name)
+        if node is not None and node.metadata.uid != uid:
             return False
-        if known is not None:
-            self._to_be_told(self._drop(known))
+        if node is not None:
+            self._to_be_told(self._drop(node))
         left = self._left.get(name)
         created = left.metadata.creation_timestamp if left is not None else None
         before = self._lost.get(name)
@@ -96,21 +96,21 @@ class NodeStore(Reflector[Node, str]):
 
     def uid_of(self, name: str) -> str:
         """By which a node is known; empty when it is not."""
-        known = self.get(name)
-        return known.metadata.uid if known is not None else ""
+        node = self.get(name)
+        return node.metadata.uid if node is not None else ""
 
     def _to_be_told(self, names_of_nodes: Iterable[str]) -> None:
         self._untold.update(dict.fromkeys(names_of_nodes))
         _bound(self._untold)
 
-    def _identity(self, one: Node) -> Identity:
-        metadata = one.metadata
+    def _identity(self, node: Node) -> Identity:
+        metadata = node.metadata
         return Identity(metadata.name, metadata.uid, number(metadata.resource_version), "")
 
     def _watched(self, seen: Node) -> Collection[str]:
         # A read for one job may have shown this version already, and the other jobs on the node have not heard.
-        known = self.get(seen.metadata.name)
-        if known is not None and known.metadata.resource_version == seen.metadata.resource_version:
+        node = self.get(seen.metadata.name)
+        if node is not None and node.metadata.resource_version == seen.metadata.resource_version:
             return (seen.metadata.name,)
         return self.applied(seen)
 

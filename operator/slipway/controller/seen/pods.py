@@ -127,13 +127,17 @@ class PodStore(Reflector[Pod, Key]):
     def vanished_of(self, key: Key, job_uid: str) -> tuple[Vanished, ...]:
         """The job's pods that were seen and are gone."""
         gone = self._vanished.get(key, {}).values()
-        return tuple(one for one in gone if one.pod.metadata.labels.job_uid == job_uid)
+        return tuple(vanished for vanished in gone if vanished.pod.metadata.labels.job_uid == job_uid)
 
     def vanished_foreign(self, key: Key, job_uid: str) -> tuple[Vanished, ...]:
         """Pods of earlier jobs of the name that were seen and are gone, whose containers may run on."""
         self._expire()
         gone = self._vanished.get(key, {}).values()
-        return tuple(one for one in gone if one.pod.metadata.labels.job_uid != job_uid and end_unreported(one.pod))
+        return tuple(
+            vanished
+            for vanished in gone
+            if vanished.pod.metadata.labels.job_uid != job_uid and end_unreported(vanished.pod)
+        )
 
     def expect_deletion(self, uids: Iterable[str]) -> None:
         """Remember that the server has confirmed the deletion of these pods."""
@@ -167,15 +171,15 @@ class PodStore(Reflector[Pod, Key]):
 
     def forget_unneeded(self, key: Key) -> None:
         """Forget the job's pods that are gone and that no decision may rest on any more."""
-        for uid, one in tuple(self._vanished.get(key, {}).items()):
-            needed = self._needed(one.pod)
+        for uid, vanished in tuple(self._vanished.get(key, {}).items()):
+            needed = self._needed(vanished.pod)
             if needed is False:
                 self._forget(key, uid)
             elif needed is None:
                 self._unclaimed.setdefault(uid, (self._clock() + UNCLAIMED_SECONDS, key))
 
-    def _identity(self, one: Pod) -> Identity:
-        metadata = one.metadata
+    def _identity(self, pod: Pod) -> Identity:
+        metadata = pod.metadata
         return Identity(metadata.uid, metadata.uid, number(metadata.resource_version), metadata.namespace)
 
     def _carried(self, known: Pod, seen: Pod) -> Pod:

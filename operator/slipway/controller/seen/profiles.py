@@ -117,13 +117,13 @@ class ProfileStore(Reflector[ProfileObject, Key]):
 
     def _remember(self, key: Key) -> None:
         self._release()
-        if (known := self._read.get(key)) is None or (name := applied(self.chart, known)) is None:
+        if (profile := self._read.get(key)) is None or (name := applied(self.chart, profile)) is None:
             return
         earlier = self._earlier.setdefault(key, {})
-        earlier[name] = known
+        earlier[name] = profile
         self._idle.append((self._clock(), (key, name)))
         while len(earlier) > MAX_EARLIER:
-            del earlier[next((one for one in earlier if not self._begun[key, one]), next(iter(earlier)))]
+            del earlier[next((defaults for defaults in earlier if not self._begun[key, defaults]), next(iter(earlier)))]
 
     def _release(self) -> None:
         """Forget versions that no attempt needs until it is charged, unless one may just be beginning with them."""

@@ -85,15 +85,15 @@ class ProgressReader:
 
     def follow(self, key: Key) -> None:
         """Have the log read that the job is at now, and no other; called after each decision on the job."""
-        job, known = self._cache.jobs.get(key), self._followers.get(key)
+        job, follower = self._cache.jobs.get(key), self._followers.get(key)
         if job is None or job.spec is None or job.spec.progress is None:
             self.end(key)
             return
-        if known is not None and known.fits(job):
+        if follower is not None and follower.fits(job):
             return
         found = source(job, self._cache.pods.of(key))
-        if known is not None:
-            if found is not None and known.job == job.uid and known.reading.source.attempt == found.attempt:
+        if follower is not None:
+            if found is not None and follower.job == job.uid and follower.reading.source.attempt == found.attempt:
                 # Another pattern may say other things of lines that were read.
                 found = replace(found, known=None)
             self.end(key)
@@ -102,68 +102,68 @@ class ProgressReader:
 
     def end(self, key: Key) -> None:
         """Read the log of a job no further."""
-        known = self._followers.pop(key, None)
-        if known is not None:
-            known.task.cancel()
+        follower = self._followers.pop(key, None)
+        if follower is not None:
+            follower.task.cancel()
 
     async def stop(self) -> None:
         """End every stream."""
-        tasks = [one.task for one in self._followers.values()]
+        tasks = [follower.task for follower in self._followers.values()]
         for key in list(self._followers):
             self.end(key)
         if tasks:
             await asyncio.wait(tasks)
 
     def _begin(self, key: Key, job: Job, asked: Progress, found: Source) -> None:
-        one = self._followers[key] = _Follower(job.uid, asked, Reading(found))
-        self._cache.reads(job, one.reading)
-        one.task = asyncio.create_task(self._when_possible(key, job, one))
+        follower = self._followers[key] = _Follower(job.uid, asked, Reading(found))
+        self._cache.reads(job, follower.reading)
+        follower.task = asyncio.create_task(self._when_possible(key, job, follower))
 
-    async def _when_possible(self, key: Key, job: Job, one: _Follower) -> None:
+    async def _when_possible(self, key: Key, job: Job, follower: _Follower) -> None:
         if self._slots.locked():
-            self._tell(key, one, TOO_MANY_LOGS)
+            self._tell(key, follower, TOO_MANY_LOGS)
         async with self._slots:
             try:
-                await self._read(key, job, one)
+                await self._read(key, job, follower)
             except Exception:
                 log.exception("a mistake in Slipway", extra=log_fields(job))
-                one.reading.opened = False
+                follower.reading.opened = False
 
-    async def _read(self, key: Key, job: Job, one: _Follower) -> None:
+    async def _read(self, key: Key, job: Job, follower: _Follower) -> None:
         """Read a log to its end, in as many streams as it takes."""
         failures = 0
         while True:
             began, pause = self._clock(), min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE)
             try:
-                await self._stream(key, job, one)
-                if self._has_ended(one.reading.source.uid):
+                await self._stream(key, job, follower)
+                if self._has_ended(follower.reading.source.uid):
                     return
             except NotFound:
                 # A kubelet that has just started does not know its pods yet.
-                if self._has_ended(one.reading.source.uid):
+                if self._has_ended(follower.reading.source.uid):
                     return
             except Forbidden as error:
-                if one.reading.problem is None:
+                if follower.reading.problem is None:
                     log.warning("the log cannot be read: %s", error, extra=log_fields(job))
-                    self._tell(key, one, LOGS_FORBIDDEN)
+                    self._tell(key, follower, LOGS_FORBIDDEN)
                 pause = FORBIDDEN_SECONDS
             except SlipwayClusterError as error:
                 log.debug("the log is read again in %.0f s: %s", pause, error, extra=log_fields(job))
             failures = 0 if self._clock() - began > LONGEST_PAUSE else failures + 1
             await asyncio.sleep(pause)
 
-    async def _stream(self, key: Key, job: Job, one: _Follower) -> None:
+    async def _stream(self, key: Key, job: Job, follower: _Follower) -> None:
         """Read one stream."""
-        reading, lines = one.reading, Lines()
+        reading, lines = follower.reading, Lines()
         where = reading.source
         query = log_query(where.container, follow=True, since=reading.begin())
         stream = self.open_stream(f"{paths.pods(job.namespace)}/{where.pod}", query)
         async with aclosing(stream.chunks()) as chunks:
             async for chunk in chunks:
-                self._opened(key, one)
+                self._opened(key, follower)
                 if await self._take(reading, lines.feed(chunk)):
-                    self._news(key, one)
-        self._opened(key, one)
+                    self._news(key, follower)
+        self._opened(key, follower)
 
     async def _take(self, reading: Reading, lines: Iterable[bytes]) -> bool:
         """Look at lines, when it is their turn; returns whether they say something new."""
@@ -182,23 +182,23 @@ class ProgressReader:
     async def _rest_after(spent: float) -> None:
         await asyncio.sleep(spent * (1 / SHARE - 1))
 
-    def _opened(self, key: Key, one: _Follower) -> None:
-        if one.reading.opened and one.reading.problem is None:
+    def _opened(self, key: Key, follower: _Follower) -> None:
+        if follower.reading.opened and follower.reading.problem is None:
             return
-        had, one.reading.opened, one.reading.problem = one.reading.problem, True, None
+        had, follower.reading.opened, follower.reading.problem = follower.reading.problem, True, None
         if had is not None:
             self._wake_at(key, self._clock())
 
-    def _tell(self, key: Key, one: _Follower, problem: tuple[str, str]) -> None:
-        one.reading.problem = problem
+    def _tell(self, key: Key, follower: _Follower, problem: tuple[str, str]) -> None:
+        follower.reading.problem = problem
         self._wake_at(key, self._clock())
 
-    def _news(self, key: Key, one: _Follower) -> None:
+    def _news(self, key: Key, follower: _Follower) -> None:
         """Have the job looked at, no more often than its progress is written."""
         now = self._clock()
-        if one.due <= now:
-            one.due = max(now, one.due + STEPS_AFTER.total_seconds())
-            self._wake_at(key, one.due)
+        if follower.due <= now:
+            follower.due = max(now, follower.due + STEPS_AFTER.total_seconds())
+            self._wake_at(key, follower.due)
 
     def _has_ended(self, pod: str) -> bool:
         known = self._cache.pods.get(pod)

@@ -35,11 +35,11 @@ class Reading:
         """Whether the API server has sent the log."""
         self.problem: tuple[str, str] | None = None
         """Reason and message of why it cannot be read."""
-        known = source.known or ProgressState(attempt=source.attempt)
-        self._total = known.total
-        self._first = _last(known.first_step, known.first_time)
-        self._step = _last(known.step, known.time)
-        self._checkpoint = _last(known.checkpoint, known.checkpoint_time)
+        state = source.known or ProgressState(attempt=source.attempt)
+        self._total = state.total
+        self._first = _last(state.first_step, state.first_time)
+        self._step = _last(state.step, state.time)
+        self._checkpoint = _last(state.checkpoint, state.checkpoint_time)
         self._known: dict[str, datetime] = {}
 
     def begin(self) -> datetime | None:

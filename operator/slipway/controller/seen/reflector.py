@@ -1,4 +1,4 @@
-"""What is known of one kind of object, kept so that no decision is made on what never was or no longer is.
+"""The objects of one kind as the watch shows them: the newest version of each, and which ones were deleted.
 
     observe(Init, Applied, Deleted, InitDone)      the watch, in the words of `watch.py`
     applied(object), removed(object)               the answers of the API server to our own requests

@@ -1,4 +1,4 @@
-"""Who has the nodes: SliceJobs by the watched pods, and pods of others as they were read."""
+"""Which pods occupy each node: those of SliceJobs from the watch, those of others as they were read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -99,8 +99,8 @@ class Visitor(msgspec.Struct, frozen=True):
     def use(self) -> Use:
         """What it requests of its node, and whose it is."""
         spec = self.spec
-        inits = [(one.restart_policy == "Always", one.asked) for one in spec.init_containers]
-        sizes = requested((one.asked for one in spec.containers), inits, spec.overhead)
+        inits = [(container.restart_policy == "Always", container.asked) for container in spec.init_containers]
+        sizes = requested((container.asked for container in spec.containers), inits, spec.overhead)
         return Use(_tenant(self), sizes | {"pods": Decimal(1)})
 
 

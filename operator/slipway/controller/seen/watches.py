@@ -74,7 +74,7 @@ def silences(sources: Iterable[Source[Any]], started: float, clock: Callable[[],
     What the API server refuses to show is left out.
     """
     found: dict[str, float] = {}
-    for one in sources:
-        if not one.refused:
-            found[one.kind] = max(clock() - (one.watcher.heard or started), found.get(one.kind, 0.0))
+    for source in sources:
+        if not source.refused:
+            found[source.kind] = max(clock() - (source.watcher.heard or started), found.get(source.kind, 0.0))
     return found

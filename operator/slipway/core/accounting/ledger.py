@@ -34,10 +34,10 @@ def account_at(created: datetime, status: SliceJobStatus, now: datetime) -> Ledg
 
     The chips of that time are estimated: all are held from when the last pod is bound until the attempt ends.
     """
-    known = status.ledger or Ledger(until=whole(created), seconds=NOTHING)
-    until = whole(max(status.completion_time or now, known.until))
-    held = (held_by_attempt(one, places_with_chips(status), status, until) for one in status.attempts)
-    return continued(known, spans(created, status, until), until, [one for some in held for one in some])
+    ledger = status.ledger or Ledger(until=whole(created), seconds=NOTHING)
+    until = whole(max(status.completion_time or now, ledger.until))
+    held = (held_by_attempt(attempt, places_with_chips(status), status, until) for attempt in status.attempts)
+    return continued(ledger, spans(created, status, until), until, [holding for some in held for holding in some])
 
 
 def sums(account: Account | None) -> Sums:
@@ -69,7 +69,7 @@ def _account(found: Sums) -> Account:
 def continued(known: Ledger, passed: Iterable[Span], until: datetime, held: Iterable[Holding]) -> Ledger:
     """A ledger with the time that has passed since, and with the chips that were held in it."""
     seconds, chips = sums(known.seconds), sums(known.chip_seconds)
-    holdings = [(one.begin.timestamp(), one.end.timestamp(), one.chips) for one in held]
+    holdings = [(holding.begin.timestamp(), holding.end.timestamp(), holding.chips) for holding in held]
     for span in passed:
         begin, end = max(span.begin, known.until).timestamp(), min(span.end, until).timestamp()
         if begin < end:

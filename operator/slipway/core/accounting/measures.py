@@ -88,7 +88,7 @@ def measures(before: SliceJobStatus, after: SliceJobStatus, pods: Iterable[Pod],
         pods: the job's pods; looked at only when an attempt has just begun to run.
         now: the moment of this look, in UTC.
     """
-    known = {one.number: one for one in before.attempts}
+    known = {attempt.number: attempt for attempt in before.attempts}
     last = -1 if before.attempt is None else before.attempt
     following: Attempt | None = None
     found: list[tuple[Measure, ...]] = []
@@ -123,24 +123,28 @@ def _of_attempt(
     pods: Iterable[Pod],
     now: datetime,
 ) -> Iterator[Measure]:
-    one, earlier = after.attempts[index], after.attempts[index + 1 :]
+    attempt, earlier = after.attempts[index], after.attempts[index + 1 :]
     if old is None:
         yield Begun(earlier[0].cause if earlier else None)
-    if one.running_time is not None and one.running_time != one.end_time and (old is None or old.running_time is None):
-        yield from _of_start(one, one.running_time, pods)
-        yield from _of_recovery(one.running_time, earlier, after)
-    outcome = _outcome(one, after)
-    if one.end_time is None or outcome is None or (old is not None and _outcome(old, after) is not None):
+    if (
+        attempt.running_time is not None
+        and attempt.running_time != attempt.end_time
+        and (old is None or old.running_time is None)
+    ):
+        yield from _of_start(attempt, attempt.running_time, pods)
+        yield from _of_recovery(attempt.running_time, earlier, after)
+    outcome = _outcome(attempt, after)
+    if attempt.end_time is None or outcome is None or (old is not None and _outcome(old, after) is not None):
         return
-    yield Ended(outcome, one.reason or "")
-    if one.cause is None:
+    yield Ended(outcome, attempt.reason or "")
+    if attempt.cause is None:
         return
-    if one.root is not None and one.root.time is not None:
-        yield _took(TimedStep.DETECT, one.root.time, one.end_time, one.cause)
+    if attempt.root is not None and attempt.root.time is not None:
+        yield _took(TimedStep.DETECT, attempt.root.time, attempt.end_time, attempt.cause)
     if old is not None and old.end_time is not None:
         # The attempt is charged, and the next one begins, when no pod of it may still run.
         closed = following.start_time if following is not None else now
-        yield _took(TimedStep.FENCE, one.end_time, closed, one.cause)
+        yield _took(TimedStep.FENCE, attempt.end_time, closed, attempt.cause)
 
 
 def _outcome(attempt: Attempt, status: SliceJobStatus) -> str | None:
@@ -167,7 +171,7 @@ def _of_start(attempt: Attempt, running: datetime, pods: Iterable[Pod]) -> Itera
 
 def _of_recovery(running: datetime, earlier: Iterable[Attempt], status: SliceJobStatus) -> Iterator[Took]:
     """From the loss of the last attempt that ran until all hosts run again; a suspension in between is no recovery."""
-    lost = next((one for one in earlier if one.running_time is not None), None)
+    lost = next((attempt for attempt in earlier if attempt.running_time is not None), None)
     if lost is None or lost.end_time is None or lost.cause not in CHARGED:
         return
     suspended = status.condition(ConditionType.SUSPENDED)

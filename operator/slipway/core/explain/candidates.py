@@ -78,7 +78,7 @@ class Candidate:
     @cached_property
     def holders(self) -> tuple[Tenant, ...]:
         """Who has nodes of it."""
-        return tuple(one.holder for one in self.obstacles if one.holder is not None)
+        return tuple(obstacle.holder for obstacle in self.obstacles if obstacle.holder is not None)
 
     @property
     def main(self) -> Obstacle:
@@ -87,7 +87,7 @@ class Candidate:
 
     def has(self, *kinds: Kind) -> bool:
         """Whether an obstacle of such a kind is in the way."""
-        return any(one.kind in kinds for one in self.obstacles)
+        return any(obstacle.kind in kinds for obstacle in self.obstacles)
 
 
 @dataclass(frozen=True)
@@ -170,9 +170,9 @@ class Ground:
         if request.pool_hosts:
             return self.pools
         if request.is_tpu:
-            return [one for one in self.single_nodes if names.NODE_ACCELERATOR in one.nodes[0].metadata.labels]
+            return [group for group in self.single_nodes if names.NODE_ACCELERATOR in group.nodes[0].metadata.labels]
         if gpus := request.needs.gpus:
-            return [one for one in self.single_nodes if gpus <= one.nodes[0].status.allocatable.keys()]
+            return [group for group in self.single_nodes if gpus <= group.nodes[0].status.allocatable.keys()]
         return self.single_nodes
 
 
@@ -208,7 +208,7 @@ def _site(group: NodeGroup, found: Sequence[Obstacle]) -> Candidate:
     shape = tuple([value or "" for value in group.shape])
     obstacles = tuple(dict.fromkeys(found))
     if len(obstacles) > 1:
-        obstacles = tuple(sorted(obstacles, key=lambda one: (one.kind, one.what)))
+        obstacles = tuple(sorted(obstacles, key=lambda obstacle: (obstacle.kind, obstacle.what)))
     return Candidate(group.name, group.members, obstacles, shape)
 
 
@@ -247,12 +247,12 @@ def _once(known: dict[str, Any], request: Request, look: Callable[[], Iterable[O
 
     A job that waits looks at thousands of nodes, and few of them have changed since the last look.
     """
-    found: Sequence[Obstacle] | None = known.get(request.asks)
-    if found is None:
+    obstacles: Sequence[Obstacle] | None = known.get(request.asks)
+    if obstacles is None:
         if len(known) >= _MOST_REMEMBERED:
             known.clear()
-        found = known[request.asks] = tuple(look())
-    return found
+        obstacles = known[request.asks] = tuple(look())
+    return obstacles
 
 
 def _of_node(needs: Needs, node: Node) -> Iterator[Obstacle]:

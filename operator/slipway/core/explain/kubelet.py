@@ -271,8 +271,12 @@ def explain(pods: Iterable[Pod], image: str) -> Explanation | None:
             waiting = container.state.waiting
             if waiting is None or waiting.reason in _NOT_SAID:
                 continue
-            found = of_event(waiting.reason, waiting.message, image) or _unknown(waiting.reason, waiting.message)
-            return replace(found, message=f"init container {container.name}: {found.message}") if init else found
+            explanation = of_event(waiting.reason, waiting.message, image) or _unknown(waiting.reason, waiting.message)
+            return (
+                replace(explanation, message=f"init container {container.name}: {explanation.message}")
+                if init
+                else explanation
+            )
     return None
 
 
@@ -285,8 +289,8 @@ def _unknown(reason: str, message: str) -> Explanation:
 
 def hopeless(pod: Pod, image: str) -> Explanation | None:
     """Why a pod that waits will never start; None when it may."""
-    found = explain((pod,), image)
-    return found if found is not None and found.reason in _NEVER_HEAL else None
+    explanation = explain((pod,), image)
+    return explanation if explanation is not None and explanation.reason in _NEVER_HEAL else None
 
 
 def of_scheduler(message: str, image: str) -> Explanation | None:
@@ -296,8 +300,8 @@ def of_scheduler(message: str, image: str) -> Explanation | None:
 
 def cannot_start(message: str, image: str) -> str:
     """Why the container runtime could not start a command, and what would help."""
-    found = of_event("RunContainerError", message, image)
-    return f"{found.message}; {found.next_step}" if found is not None else ""
+    explanation = of_event("RunContainerError", message, image)
+    return f"{explanation.message}; {explanation.next_step}" if explanation is not None else ""
 
 
 def _nameless(message: str, image: str) -> str:

@@ -69,7 +69,7 @@ class Bar:
     @property
     def whose(self) -> list[str]:
         """Who has those."""
-        return list(dict.fromkeys(one.title for site in self.held for one in site.holders))
+        return list(dict.fromkeys(holder.title for site in self.held for holder in site.holders))
 
 
 def bar(request: Request, sites: Iterable[Candidate], slices: int) -> Bar | None:
@@ -96,8 +96,8 @@ def _takeable(request: Request, site: Candidate) -> bool:
 
 
 def _of_job(site: Candidate) -> bool:
-    return any(one.kind == names.KIND for one in site.holders)
+    return any(holder.kind == names.KIND for holder in site.holders)
 
 
 def _rank(site: Candidate) -> int:
-    return max(one.priority for one in site.holders)
+    return max(holder.priority for holder in site.holders)

@@ -59,13 +59,13 @@ def remedies(scene: Scene) -> Iterator[Remedy]:
 
 def _open(sites: Iterable[Candidate], passes: Callable[[Obstacle], bool]) -> list[Candidate]:
     """The sites that are open once certain obstacles are out of the way; those that are open already come first."""
-    found = [site for site in sites if all(map(passes, site.obstacles))]
-    return sorted(found, key=lambda site: bool(site.obstacles))
+    candidates = [site for site in sites if all(map(passes, site.obstacles))]
+    return sorted(candidates, key=lambda site: bool(site.obstacles))
 
 
 def keys(sites: Iterable[Candidate], kind: Kind) -> list[str]:
     """What the obstacles of that kind are, in the order of their names."""
-    return sorted({one.what for site in sites for one in site.obstacles if one.kind is kind})
+    return sorted({obstacle.what for site in sites for obstacle in site.obstacles if obstacle.kind is kind})
 
 
 def _without(scene: Scene, kind: Kind) -> Iterator[tuple[str, list[Candidate]]]:
@@ -142,16 +142,16 @@ def _elsewhere(scene: Scene, changes: dict[str, object]) -> tuple[Candidate, ...
     # It would be applied anew, so that nothing counts with which this job was accepted.
     anew = replace(scene.job, spec=changed, given=None, status=SliceJobStatus(), accepted={})
     try:
-        found = scene.open_to(anew)
+        candidates = scene.open_to(anew)
     except InvalidSpec:
         return ()
-    return tuple(found[: scene.slices]) if len(found) >= scene.slices else ()
+    return tuple(candidates[: scene.slices]) if len(candidates) >= scene.slices else ()
 
 
 def _uncordoned(scene: Scene) -> Iterator[Remedy]:
     sites = _open(scene.sites, lambda one: one.kind is Kind.CORDONED)[: scene.slices]
     if len(sites) == scene.slices:
-        nodes = tuple(sorted({one.what for site in sites for one in site.obstacles}))
+        nodes = tuple(sorted({obstacle.what for site in sites for obstacle in site.obstacles}))
         words = f"uncordon {listed(nodes)} (kubectl uncordon)"
         yield Remedy("uncordon", nodes, words, tuple(sites))
 
@@ -166,7 +166,7 @@ def _outranked(scene: Scene) -> Iterator[Remedy]:
 
 
 def _freed(scene: Scene) -> Iterator[Remedy]:
-    sites = _open(scene.sites, lambda one: one.kind is Kind.HELD)[: scene.slices]
+    sites = _open(scene.sites, lambda obstacle: obstacle.kind is Kind.HELD)[: scene.slices]
     taken = [site for site in sites if site.obstacles]
     if len(sites) == scene.slices and taken:
         held = "; ".join(f"{listed(names)}, which {words}" for names, words in said_alike(taken))

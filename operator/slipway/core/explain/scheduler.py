@@ -112,17 +112,17 @@ def explain_unscheduled(view: View) -> Answer:
     free = [site for site in sites if not site.obstacles]
     if len(free) >= view.slices:
         return Answer(None, _unread(view, free))
-    found = _explained(view, request, sites, len(free))
+    explanation = _explained(view, request, sites, len(free))
     if not view.settings.whole_cluster:
         # Pods in other namespaces are not seen.
-        return Answer(found)
+        return Answer(explanation)
     scene = Scene(view.job, view.settings, request, view.ground, view.slices, tuple(sites), view.standing)
     for remedy in remedies(scene):
         if unread := _unread(view, remedy.sites):
-            return Answer(found, unread)
+            return Answer(explanation, unread)
         if _seen_whole(view, remedy.sites):
-            return Answer(Explanation(found.reason, found.message, remedy.words), remedy=remedy)
-    return Answer(found)
+            return Answer(Explanation(explanation.reason, explanation.message, remedy.words), remedy=remedy)
+    return Answer(explanation)
 
 
 def _unread(view: View, sites: Sequence[Candidate]) -> tuple[str, ...]:
@@ -137,36 +137,38 @@ def _unread(view: View, sites: Sequence[Candidate]) -> tuple[str, ...]:
 
 def _of_nobody(sites: Sequence[Candidate]) -> list[str]:
     """Nodes that no SliceJob has, so that others may be there."""
-    return [node for site in sites if not any(one.kind == names.KIND for one in site.holders) for node in site.nodes]
+    return [
+        node for site in sites if not any(holder.kind == names.KIND for holder in site.holders) for node in site.nodes
+    ]
 
 
 def _seen_whole(view: View, sites: Sequence[Candidate]) -> bool:
     known = [view.tenants.visitors.get(node) for node in _of_nobody(sites)]
-    return all(one is not None and not one.unknown for one in known)
+    return all(visitors is not None and not visitors.unknown for visitors in known)
 
 
 def _of_shared_nodes(view: View, request: Request, sites: Sequence[Candidate]) -> Answer:
     """For CPU and GPU jobs: what keeps every node out, or who has them, as far as the pods on them were read."""
-    found = _closed(request, sites)
+    explanation = _closed(request, sites)
     nodes = {node.metadata.name: node for node in view.nodes}
     sites = near(request, sites, nodes, MAX_VISITS)
     if not view.settings.whole_cluster or not view.waiting or not sites:
-        return Answer(found)
+        return Answer(explanation)
     visitors, since = view.tenants.visitors, view.ground.since
-    if unread := tuple(one.name for one in sites if one.name not in visitors or visitors[one.name].read_at < since):
-        return Answer(found, unread)
+    if unread := tuple(site.name for site in sites if site.name not in visitors or visitors[site.name].read_at < since):
+        return Answer(explanation, unread)
     if any(visitors[site.name].unknown for site in sites):
-        return Answer(found)
+        return Answer(explanation)
     rooms = tuple(Room(site, nodes[site.name], visitors[site.name].uses) for site in sites)
     crowd = Crowd(request, view.waiting, view.wanted, rooms)
-    if found is None:
+    if explanation is None:
         if crowd.fits(crowd.open):
             # The scheduler sees something else in the way.
             return Answer(None)
-        found = Explanation(*crowded(crowd, view.standing), "")
+        explanation = Explanation(*crowded(crowd, view.standing), "")
     remedy = next(make_room(crowd, view.standing), None)
     step = remedy.words if remedy is not None else ""
-    return Answer(Explanation(found.reason, found.message, step), remedy=remedy)
+    return Answer(Explanation(explanation.reason, explanation.message, step), remedy=remedy)
 
 
 def _closed(request: Request, sites: Sequence[Candidate]) -> Explanation | None:
@@ -178,7 +180,7 @@ def _closed(request: Request, sites: Sequence[Candidate]) -> Explanation | None:
     if matching := [site for site in sites if not site.has(*_SELECTED)]:
         near = min(matching, key=lambda site: len(site.obstacles))
         return Explanation(_REASONS[near.main.kind], "; ".join(_clauses(matching)), "")
-    lacking = [[one.what for one in site.obstacles if one.kind in _SELECTED] for site in sites]
+    lacking = [[obstacle.what for obstacle in site.obstacles if obstacle.kind in _SELECTED] for site in sites]
     keys = min(lacking, key=len)
     if any(set(keys).isdisjoint(others) for others in lacking):
         keys = sorted({key for others in lacking for key in others})
@@ -196,7 +198,7 @@ def _explained(view: View, request: Request, sites: Sequence[Candidate], free: i
         return Explanation(NO_SUCH_NODES, f"{count}: no {what} is {_asked(view, request)}; {_there(sites, what)}", "")
     matching = [site for site in shaped if not site.has(Kind.LABEL)]
     if not matching:
-        keys = {one.what for site in shaped for one in site.obstacles if one.kind is Kind.LABEL}
+        keys = {obstacle.what for site in shaped for obstacle in site.obstacles if obstacle.kind is Kind.LABEL}
         wanted = " and ".join(f"{key}={request.needs.selector[key]}" for key in sorted(keys))
         some = f"none of the {len(shaped)} {what}s" if len(shaped) > 1 else f"the only {what}"
         has = "has" if len(shaped) > 1 else "does not have"
@@ -221,7 +223,9 @@ def _ranked(view: View, request: Request, sites: Sequence[Candidate]) -> tuple[s
     reason, words = mine.words(found.least if found is not None else None)
     if words:
         return reason, words
-    lower = any(one.kind == names.KIND and one.priority < mine.priority for site in sites for one in site.holders)
+    lower = any(
+        holder.kind == names.KIND and holder.priority < mine.priority for site in sites for holder in site.holders
+    )
     if request.pool_hosts and lower:
         return HELD, (
             f"this job's priority is {mine.priority}, but the scheduler preempts pods of one node at a time and frees "

@@ -112,13 +112,13 @@ def near(request: Request, sites: Sequence[Candidate], nodes: Mapping[str, Node]
 
     Nodes with devices that it does not ask for are kept for those that do.
     """
-    found = list(sites)
+    candidates = list(sites)
     if not any(map(is_device, request.needs.sizes)):
         has = {site.name: any(map(is_device, nodes[site.name].status.allocatable)) for site in sites}
-        found = [site for site in sites if not site.obstacles or not has[site.name]]
-    if len(found) > most:
-        found = [site for site in found if not site.obstacles]
-    return found if len(found) <= most else []
+        candidates = [site for site in sites if not site.obstacles or not has[site.name]]
+    if len(candidates) > most:
+        candidates = [site for site in candidates if not site.obstacles]
+    return candidates if len(candidates) <= most else []
 
 
 def crowded(crowd: Crowd, standing: Standing) -> tuple[str, str]:
@@ -126,7 +126,7 @@ def crowded(crowd: Crowd, standing: Standing) -> tuple[str, str]:
     count = f"{crowd.waiting} of {crowd.wanted} pods cannot be scheduled"
     rooms = crowd.open
     placed = sum(1 for room in rooms for use in room.uses if crowd.mine(use.tenant))
-    in_all = placed + sum(crowd.capacity(room, lambda one: not crowd.mine(one)) for room in rooms)
+    in_all = placed + sum(crowd.capacity(room, lambda tenant: not crowd.mine(tenant)) for room in rooms)
     if in_all < placed + crowd.waiting:
         what = "the only node that suits it has" if len(rooms) == 1 else f"the {len(rooms)} nodes that suit it have"
         each = ", one for each node" if crowd.request.alone else ""
@@ -159,8 +159,8 @@ def _left(crowd: Crowd, room: Room, resource: str) -> str:
     for use in room.uses:
         if size := use.sizes.get(resource):
             held[use.tenant] = held.get(use.tenant, Decimal(0)) + size
-    most = sorted(held, key=lambda one: (-held[one], one.title))
-    said = [_holds(crowd, one, resource, held[one]) for one in most[:_MOST_HOLDERS]]
+    most = sorted(held, key=lambda tenant: (-held[tenant], tenant.title))
+    said = [_holds(crowd, tenant, resource, held[tenant]) for tenant in most[:_MOST_HOLDERS]]
     more = len(most) - _MOST_HOLDERS
     said += [f"{more} more {'has' if more == 1 else 'have'} the rest"] if more > 0 else []
     return f"{_number(resource, free)} of {_quantity(resource, offers)} left ({', '.join(said)})"
@@ -174,11 +174,11 @@ def _holds(crowd: Crowd, tenant: Tenant, resource: str, size: Decimal) -> str:
 def _bar(crowd: Crowd) -> int | None:
     """The least priority such that the pods fit where all of others up to it are gone; None where none is enough."""
     ranks = {use.tenant.priority for room in crowd.open for use in room.uses if not crowd.mine(use.tenant)}
-    return next((one for one in sorted(ranks) if crowd.fits(crowd.open, _up_to(crowd, one))), None)
+    return next((rank for rank in sorted(ranks) if crowd.fits(crowd.open, _up_to(crowd, rank))), None)
 
 
 def _up_to(crowd: Crowd, priority: int) -> Goes:
-    return lambda one: one.priority <= priority and not crowd.mine(one)
+    return lambda tenant: tenant.priority <= priority and not crowd.mine(tenant)
 
 
 def make_room(crowd: Crowd, standing: Standing) -> Iterator[Remedy]:
@@ -193,7 +193,7 @@ def _with(crowd: Crowd, kind: Kind, what: str | None = None) -> tuple[Room, ...]
     """Nodes that the pods need, with those that only obstacles of one kind close; none where they do not suffice."""
 
     def opened(room: Room) -> bool:
-        return all(one.kind is kind and what in (None, one.what) for one in room.site.obstacles)
+        return all(obstacle.kind is kind and what in (None, obstacle.what) for obstacle in room.site.obstacles)
 
     rooms = [room for room in crowd.rooms if opened(room)]
     rooms = sorted((room for room in rooms if crowd.capacity(room)), key=lambda room: bool(room.site.obstacles))
@@ -247,15 +247,17 @@ def _freed(crowd: Crowd) -> Iterator[Remedy]:
     rooms, free = crowd.open, list[Tenant]()
     left = _holders(crowd)
     while left and len(free) < _MOST_FREED and not crowd.fits(rooms, free.__contains__):
-        gains = {one: _gain(crowd, held.rooms, one, free) for one, held in left.items()}
+        gains = {tenant: _gain(crowd, held.rooms, tenant, free) for tenant, held in left.items()}
         # Of those without whom as many fit, who has the least; where none is enough alone, who has the most.
-        best = max(left, key=lambda one: (gains[one], left[one].share * (-1 if gains[one] else 1)))
+        best = max(left, key=lambda tenant: (gains[tenant], left[tenant].share * (-1 if gains[tenant] else 1)))
         del left[best]
         free.append(best)
     if free and crowd.fits(rooms, free.__contains__):
         nodes = [room for room in rooms if any(use.tenant in free for use in room.uses)]
-        words = f"wait for, or free, {listed([one.words for one in free])} on {listed([room.name for room in nodes])}"
-        yield _remedy("free", tuple(one.title for one in free), words, nodes)
+        words = (
+            f"wait for, or free, {listed([tenant.words for tenant in free])} on {listed([room.name for room in nodes])}"
+        )
+        yield _remedy("free", tuple(tenant.title for tenant in free), words, nodes)
 
 
 @dataclass(slots=True)
@@ -280,13 +282,13 @@ def _holders(crowd: Crowd) -> dict[Tenant, _Held]:
                 held.share += share
                 if room not in held.rooms:
                     held.rooms.append(room)
-    most = sorted(found, key=lambda one: (-found[one].share, one.title, one.uid))[:_MOST_LOOKED_AT]
-    return {one: found[one] for one in most}
+    most = sorted(found, key=lambda tenant: (-found[tenant].share, tenant.title, tenant.uid))[:_MOST_LOOKED_AT]
+    return {tenant: found[tenant] for tenant in most}
 
 
-def _gain(crowd: Crowd, rooms: Sequence[Room], one: Tenant, free: Sequence[Tenant]) -> int:
+def _gain(crowd: Crowd, rooms: Sequence[Room], tenant: Tenant, free: Sequence[Tenant]) -> int:
     """How many more pods fit when it is gone, too."""
-    gone = [*free, one].__contains__
+    gone = [*free, tenant].__contains__
     return sum(crowd.capacity(room, gone) - crowd.capacity(room, free.__contains__) for room in rooms)
 
 

@@ -24,7 +24,7 @@ class PodAdditions:
         metadata, spec = pod["metadata"], pod["spec"]
         selector = {**(spec.get("nodeSelector") or {}), **self.node_selector}
         known = spec.get("tolerations") or []
-        tolerations = [*known, *(one for one in self.tolerations if one not in known)]
+        tolerations = [*known, *(toleration for toleration in self.tolerations if toleration not in known)]
         return pod | {
             "metadata": metadata
             | {

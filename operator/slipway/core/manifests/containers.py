@@ -33,12 +33,12 @@ def part(whole: Body, name: str) -> Body:
 
 def objects(whole: Body, name: str) -> list[Body]:
     """The objects in the list of that name below another object, which may be no list, and may hold anything else."""
-    return [one for one in _items(whole, name) if isinstance(one, dict)]
+    return [item for item in _items(whole, name) if isinstance(item, dict)]
 
 
 def texts(whole: Body, name: str) -> list[str]:
     """The texts in such a list."""
-    return [one for one in _items(whole, name) if isinstance(one, str)]
+    return [item for item in _items(whole, name) if isinstance(item, str)]
 
 
 def _items(whole: Body, name: str) -> list[Any]:
@@ -48,7 +48,7 @@ def _items(whole: Body, name: str) -> list[Any]:
 
 def volumes(spec: SliceJobSpec, template: Body) -> Iterator[tuple[str, Body]]:
     """The volumes of the spec and those of the template, each with its place."""
-    own = [one.model_dump(by_alias=True) for one in spec.volumes]
+    own = [volume.model_dump(by_alias=True) for volume in spec.volumes]
     for path, given in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
         yield from ((f"{path}.volumes[{index}]", volume) for index, volume in enumerate(given))
 
@@ -95,5 +95,5 @@ def program(spec: SliceJobSpec, site: Site) -> Body:
 
 
 def _arguments(module: PythonModule) -> list[str]:
-    pairs = [(one.name, str(one.value)) for one in module.args if one.value is not None]
+    pairs = [(argument.name, str(argument.value)) for argument in module.args if argument.value is not None]
     return [word for pair in pairs for word in pair] + (["--set", *module.set] if module.set else [])

@@ -83,8 +83,8 @@ def fields_that_ask(spec: SliceJobSpec) -> list[str]:
 
 def volume_source(workspace: Workspace | None, site: Site) -> Body | None:
     """The volume of the workspace: the job's own, or else the site's."""
-    given: tuple[WorkspaceVolume | None, ...] = (workspace, site.workspace) if workspace is not None else ()
-    return next((found for one in given if one is not None and (found := one.source()) is not None), None)
+    volumes: tuple[WorkspaceVolume | None, ...] = (workspace, site.workspace) if workspace is not None else ()
+    return next((found for volume in volumes if volume is not None and (found := volume.source()) is not None), None)
 
 
 def _subdir(job: Job, workspace: Workspace) -> str:
@@ -150,11 +150,11 @@ def _check(job: Job, spec: SliceJobSpec, attempt: int, settings: Settings, user:
 
 def _user(spec: SliceJobSpec, template: Body) -> int | None:
     """The user that the worker runs as; None where its image decides."""
-    workers = [one for one in template.get("containers", ()) if one["name"] == names.WORKER_CONTAINER]
+    workers = [container for container in template.get("containers", ()) if container["name"] == names.WORKER_CONTAINER]
     given = (spec.security_context, spec.pod_security_context)
-    own, of_pod = (one.model_dump(by_alias=True) if one is not None else None for one in given)
-    contexts = [*(one.get("securityContext") for one in workers), own, template.get("securityContext"), of_pod]
-    users = (one.get("runAsUser") for one in contexts if isinstance(one, dict))
+    own, of_pod = (variable.model_dump(by_alias=True) if variable is not None else None for variable in given)
+    contexts = [*(worker.get("securityContext") for worker in workers), own, template.get("securityContext"), of_pod]
+    users = (context.get("runAsUser") for context in contexts if isinstance(context, dict))
     return next((user for user in users if isinstance(user, int)), None)
 
 

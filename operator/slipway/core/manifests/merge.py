@@ -79,7 +79,7 @@ def _malformed_lists(part: dict[str, Any], path: str, *, in_container: bool) -> 
 def _have_keys(items: Any, field: str) -> TypeGuard[list[dict[str, Any]]]:
     """Whether these are a list whose items can be told apart; deep in a pod a list of that name may hold anything."""
     key = MERGE_KEYS[field]
-    return isinstance(items, list) and all(isinstance(one, dict) and _is_key(field, one.get(key)) for one in items)
+    return isinstance(items, list) and all(isinstance(item, dict) and _is_key(field, item.get(key)) for item in items)
 
 
 def _is_key(field: str, value: Any) -> bool:

@@ -37,7 +37,7 @@ def common_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
         tolerated.append(
             {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}
         )
-    given = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.tolerations]
+    given = [toleration.model_dump(by_alias=True, exclude_none=True) for toleration in spec.tolerations]
     return tolerated + given
 
 
@@ -54,8 +54,13 @@ class Needs:
     @classmethod
     def of(cls, spec: Body) -> "Needs":
         """Those of a PodSpec."""
-        inits = [(one.get("restartPolicy") == "Always", _asked(one)) for one in spec.get("initContainers", ())]
-        sizes = requested((_asked(one) for one in spec.get("containers", ())), inits, part(spec, "overhead"))
+        inits = [
+            (container.get("restartPolicy") == "Always", _asked(container))
+            for container in spec.get("initContainers", ())
+        ]
+        sizes = requested(
+            (_asked(container) for container in spec.get("containers", ())), inits, part(spec, "overhead")
+        )
         return cls(spec.get("nodeSelector", {}), spec.get("tolerations", ()), sizes)
 
     @property
@@ -68,7 +73,7 @@ class Needs:
         """All of it; two that have the same text ask the same."""
         asked = (
             sorted(self.selector.items()),
-            [sorted(one.items()) for one in self.tolerations],
+            [sorted(toleration.items()) for toleration in self.tolerations],
             sorted(self.sizes.items()),
         )
         return repr(asked)
@@ -86,7 +91,7 @@ class Needs:
     def kept_out(self, node: Node) -> list[Taint]:
         """Taints of a node that nothing tolerates and that keep pods out."""
         hard = (taint for taint in node.spec.taints if taint.effect in _HARD)
-        return [taint for taint in hard if not any(_tolerates(one, taint) for one in self.tolerations)]
+        return [taint for taint in hard if not any(_tolerates(toleration, taint) for toleration in self.tolerations)]
 
 
 def is_device(resource: str) -> bool:

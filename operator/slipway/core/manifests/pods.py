@@ -221,7 +221,7 @@ class PodFactory:
             "serviceAccountName": spec.service_account_name,
             "priorityClassName": spec.priority_class_name,
             "securityContext": _dumped(spec.pod_security_context),
-            "imagePullSecrets": [one.model_dump() for one in spec.image_pull_secrets],
+            "imagePullSecrets": [secret.model_dump() for secret in spec.image_pull_secrets],
             "volumes": [*_volumes(spec, self._runtime), *self._runtime.volumes(self._job), *kept.volumes],
             "initContainers": list(kept.init_containers),
         }
@@ -262,7 +262,7 @@ class PodFactory:
                 "imagePullPolicy": spec.image_pull_policy,
                 "workingDir": kept.working_dir or spec.working_dir,
                 "env": [
-                    *(one for one in kept.variables if one["name"] not in own),
+                    *(variable for variable in kept.variables if variable["name"] not in own),
                     *(one.model_dump(by_alias=True, exclude_none=True) for one in spec.env),
                 ],
                 "envFrom": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env_from],
@@ -288,7 +288,7 @@ def _pulled(spec: Body, mirrors: Mapping[str, str]) -> Body:
 def _with_last_words(spec: Body) -> Body:
     """A PodSpec whose init containers tell why they failed, as the worker does, unless they say otherwise."""
     own = {"terminationMessagePolicy": _LAST_WORDS}
-    inits = [own | one for one in spec.get("initContainers", ())]
+    inits = [own | container for container in spec.get("initContainers", ())]
     return spec | {"initContainers": inits} if inits else spec
 
 
@@ -319,7 +319,7 @@ def _resources(spec: SliceJobSpec, hardware: Hardware) -> Body:
 
 
 def _volumes(spec: SliceJobSpec, runtime: Runtime) -> list[Body]:
-    volumes = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.volumes]
+    volumes = [volume.model_dump(by_alias=True, exclude_none=True) for volume in spec.volumes]
     if spec.shm_size is not None:
         volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
     elif runtime.needs_shm:
@@ -328,7 +328,7 @@ def _volumes(spec: SliceJobSpec, runtime: Runtime) -> list[Body]:
 
 
 def _mounts(spec: SliceJobSpec, runtime: Runtime) -> list[Body]:
-    mounts = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.volume_mounts]
+    mounts = [mount.model_dump(by_alias=True, exclude_none=True) for mount in spec.volume_mounts]
     if spec.shm_size is not None or runtime.needs_shm:
         mounts.append({"name": _SHM_VOLUME, "mountPath": "/dev/shm"})
     return mounts

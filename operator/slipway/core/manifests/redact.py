@@ -60,7 +60,7 @@ class _Redactor:
         self.spec = spec
         variables = tuple(_variables(spec)) if spec else ()
         self._values = sorted(_secret_values(variables), key=len, reverse=True)
-        names = [re.escape(one["name"]) for one in variables if "secretKeyRef" in part(one, "valueFrom")]
+        names = [re.escape(variable["name"]) for variable in variables if "secretKeyRef" in part(variable, "valueFrom")]
         behind = rf"(\b(?:{'|'.join(names)})\b[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}"
         self._behind = re.compile(behind) if names else None
         self._known: dict[str, str] = {}
@@ -98,10 +98,10 @@ _latest: _Redactor | None = None
 def _redactor(spec: SliceJobSpec | None) -> _Redactor:
     """That of the spec. A decision asks for one spec again and again, so that the latest one is kept."""
     global _latest
-    found = _latest
-    if found is None or found.spec is not spec:
-        found = _latest = _Redactor(spec)
-    return found
+    redactor = _latest
+    if redactor is None or redactor.spec is not spec:
+        redactor = _latest = _Redactor(spec)
+    return redactor
 
 
 def redacted(text: str, spec: SliceJobSpec | None) -> str:
@@ -163,7 +163,7 @@ def last_line(log: str | None) -> str:
 
 
 def _kept_and_hidden(found: re.Match[str]) -> str:
-    kept = next((one for one in found.groups() if one is not None), "")
+    kept = next((group for group in found.groups() if group is not None), "")
     if is_setting(kept, found[0][len(kept) :].strip("\"'()")):
         return found[0]
     return kept + _opening(found[0][len(kept) :]) + HIDDEN
@@ -187,9 +187,9 @@ def _variables(spec: SliceJobSpec) -> Iterator[dict[str, Any]]:
 
 
 def _secret_values(variables: Iterable[dict[str, Any]]) -> Iterator[str]:
-    for one in variables:
-        value = one.get("value")
-        if isinstance(value, str) and len(value) >= _SHORTEST_VALUE and is_secret(one["name"], value):
+    for variable in variables:
+        value = variable.get("value")
+        if isinstance(value, str) and len(value) >= _SHORTEST_VALUE and is_secret(variable["name"], value):
             yield value
 
 

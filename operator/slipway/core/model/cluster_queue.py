@@ -134,7 +134,7 @@ class PriorityClass(Part, frozen=True):
 
 def is_active(queue: ClusterQueue | LocalQueue) -> bool:
     """Whether a queue takes Workloads: it is not stopped, and everything is there that it names."""
-    return not any(one.type == "Active" and one.status == "False" for one in queue.status.conditions)
+    return not any(condition.type == "Active" and condition.status == "False" for condition in queue.status.conditions)
 
 
 def unused(queue: ClusterQueue, all_queues: Iterable[ClusterQueue]) -> Quota:
@@ -150,7 +150,7 @@ def unused(queue: ClusterQueue, all_queues: Iterable[ClusterQueue]) -> Quota:
     if any(one.status.pending_workloads for one in (queue, *others)):
         return {}
     free, found = _free(queue), Quota()
-    lent = [_lent(one) for one in others]
+    lent = [_lent(other) for other in others]
     for flavor, quota in _quotas(queue):
         key = flavor, quota.name
         limit = amount(quota.borrowing_limit)
@@ -169,9 +169,9 @@ def _quotas(queue: ClusterQueue) -> Iterable[tuple[str, ResourceQuota]]:
 def _free(queue: ClusterQueue) -> _Amounts:
     """Nominal quota less what is reserved; less than 0 where more is borrowed."""
     reserved = {
-        (flavor.name, one.name): amount(one.total) or _NOTHING
+        (flavor.name, resource.name): amount(resource.total) or _NOTHING
         for flavor in queue.status.flavors_reservation
-        for one in flavor.resources
+        for resource in flavor.resources
     }
     return {
         (flavor, quota.name): (amount(quota.nominal_quota) or _NOTHING) - reserved.get((flavor, quota.name), _NOTHING)

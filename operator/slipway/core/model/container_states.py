@@ -80,6 +80,6 @@ class ContainerStatus(Part, frozen=True):
 
 
 def _unhealthy(given: Iterable[Devices]) -> Iterator[Devices]:
-    for one in given:
-        if found := tuple(device for device in one.resources if device.health == "Unhealthy"):
-            yield Devices(one.name, found)
+    for devices in given:
+        if unhealthy := tuple(device for device in devices.resources if device.health == "Unhealthy"):
+            yield Devices(devices.name, unhealthy)

@@ -101,7 +101,7 @@ class PodCondition(Part, frozen=True):
 
 def kept(conditions: Iterable[PodCondition], types: Collection[str]) -> tuple[PodCondition, ...]:
     """Those of some types, with texts that are shared with the conditions of other objects."""
-    found = tuple(one for one in conditions if one.type in types)
+    found = tuple(condition for condition in conditions if condition.type in types)
     for one in found:
         keep_once(one, ("type", "status", "reason", "message"))
     return found

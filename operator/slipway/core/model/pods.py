@@ -86,7 +86,7 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         containers = self.status.container_statuses
         if not containers or containers[0].state.terminated is None or self.status.phase in ENDED_PHASES:
             return False
-        return all(one.state.terminated for one in (*containers, *self.status.init_container_statuses))
+        return all(status.state.terminated for status in (*containers, *self.status.init_container_statuses))
 
     @cached_property
     def terminating(self) -> bool:
@@ -117,7 +117,7 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     def program(self) -> ContainerState | None:
         """State of the container that the pod is there for: the worker, or the driver in a head pod."""
         name = names.DRIVER_CONTAINER if self.is_head else names.WORKER_CONTAINER
-        return next((one.state for one in self.status.container_statuses if one.name == name), None)
+        return next((status.state for status in self.status.container_statuses if status.name == name), None)
 
     @cached_property
     def ray_ended_first(self) -> bool:
@@ -145,7 +145,7 @@ class Pod(Part, frozen=True, gc=True, dict=True):
 
         The kubelet stops sidecars after that.
         """
-        ends = ((one.name, one.state.terminated) for one in self.status.init_container_statuses)
+        ends = ((status.name, status.state.terminated) for status in self.status.init_container_statuses)
         failed = [(name, end) for name, end in ends if end is not None and end.exit_code != 0]
         if self.status.phase != "Failed" or self.end is not None or not failed:
             return None
@@ -165,7 +165,11 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     def ray_crashed(self) -> bool:
         """Whether it is a head pod whose Ray container has terminated while its driver has not."""
         containers = self.status.container_statuses
-        return self.is_head and self._ray_end is not None and any(one.state.terminated is None for one in containers)
+        return (
+            self.is_head
+            and self._ray_end is not None
+            and any(container.state.terminated is None for container in containers)
+        )
 
     @cached_property
     def started(self) -> bool:
@@ -181,7 +185,7 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     def waits_to_start(self) -> bool:
         """Whether a container waits for something else than its creation; those of nearly every pod do not."""
         containers = (*self.status.container_statuses, *self.status.init_container_statuses)
-        waiting = (one.state.waiting for one in containers)
+        waiting = (container.state.waiting for container in containers)
         return any(one is not None and one.reason not in BEING_CREATED for one in waiting)
 
     @property

@@ -84,8 +84,8 @@ def _without_told(status: SliceJobStatus, earlier: SliceJobStatus) -> SliceJobSt
     """
     if not status.final:
         return status
-    told = status.attempts if earlier.final else earlier.attempts
-    kept = (*status.attempts[:1], *(one for one in status.attempts[1:] if one not in told))
+    attempts = status.attempts if earlier.final else earlier.attempts
+    kept = (*status.attempts[:1], *(attempt for attempt in status.attempts[1:] if attempt not in attempts))
     return status.model_copy(update={"attempts": kept})
 
 
@@ -93,7 +93,9 @@ def _familiar(conditions: Any) -> Any:
     """The conditions without those of types that this version does not know."""
     if not isinstance(conditions, list | tuple):
         return conditions
-    return [one for one in conditions if not isinstance(one, Mapping) or one.get("type") in _TYPES]
+    return [
+        condition for condition in conditions if not isinstance(condition, Mapping) or condition.get("type") in _TYPES
+    ]
 
 
 def _moment(text: str | None) -> datetime:

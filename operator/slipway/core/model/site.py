@@ -51,11 +51,11 @@ class Profile:
     @cached_property
     def limits(self) -> "LimitsOf":
         """Its limits. Where what holds for all jobs says nothing, the built-in ones hold."""
-        given = self.spec.limits
+        limits = self.spec.limits
         if not self.for_all:
-            return LimitsOf(self.source, given)
-        said = {name for name in given.model_fields_set if getattr(given, name) is not None}
-        return LimitsOf(self.source, BUILT_IN.model_copy(update={name: getattr(given, name) for name in said}))
+            return LimitsOf(self.source, limits)
+        said = {name for name in limits.model_fields_set if getattr(limits, name) is not None}
+        return LimitsOf(self.source, BUILT_IN.model_copy(update={name: getattr(limits, name) for name in said}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who has the nodes: pods of SliceJobs, which the operator watches, and pods of others, which it reads when it must."""
+"""Which pods occupy a node: those of SliceJobs, which the operator watches, and others, which it reads on demand."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,8 +71,8 @@ class Tenants:
 
     def on(self, node: str, since: datetime) -> Iterable[Tenant]:
         """The SliceJobs that have pods on a node, and the pods of others if they were read since that time."""
-        known = self.visitors.get(node)
-        return known.pods if known is not None and known.read_at >= since else ()
+        visitors = self.visitors.get(node)
+        return visitors.pods if visitors is not None and visitors.read_at >= since else ()
 
     def in_pool(self, pool: str, nodes: Sequence[str], since: datetime) -> Iterable[Tenant]:
         """Who has a node of a node pool, or pods that are pinned to it; `nodes` are the names of its nodes."""

@@ -197,7 +197,7 @@ class Workload(Part, frozen=True):
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         """The condition of that type; empty without one."""
-        return next((one for one in self.status.conditions if one.get("type") == kind), {})
+        return next((condition for condition in self.status.conditions if condition.get("type") == kind), {})
 
     def holds(self, kind: str) -> bool:
         """Whether a condition is True. Kueue leaves those that no longer hold in place, so presence means nothing."""
@@ -228,8 +228,8 @@ class Workload(Part, frozen=True):
 
     def assignment(self, pod_set: str) -> Assignment | None:
         """What the podSet of that name was given; None while it is not admitted."""
-        given = self.status.admission.pod_set_assignments if self.status.admission is not None else ()
-        return next((one for one in given if one.name == pod_set), None)
+        assignments = self.status.admission.pod_set_assignments if self.status.admission is not None else ()
+        return next((assignment for assignment in assignments if assignment.name == pod_set), None)
 
     @property
     def admitted(self) -> bool:

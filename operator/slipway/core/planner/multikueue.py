@@ -33,8 +33,8 @@ def follow(draft: Draft) -> None:
     # The other cluster may have other defaults, and accepts the spec by them.
     draft.problem = None
     stopped = draft.spec.cancel or draft.spec.suspend or draft.status.final
-    known = draft.snapshot.kueue.workload
-    mine = known if known is not None and admission.is_ours(draft, known) else None
+    workload = draft.snapshot.kueue.workload
+    mine = workload if workload is not None and admission.is_ours(draft, workload) else None
     if mine is None and draft.snapshot.kueue.unseen and draft.status.attempt is not None and not stopped:
         # The copy may run: whether the queue admits the job is known once the Workloads are listed.
         return

@@ -1,4 +1,4 @@
-"""The way in: what to write and what to do, given what is seen.
+"""The entry of the planner: what to write and what to do, given a snapshot.
 
     observe -> plan -> apply
 

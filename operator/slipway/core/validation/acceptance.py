@@ -106,8 +106,8 @@ def _keeps_network(job: Job, spec: SliceJobSpec, resolved: Resolved) -> bool:
     if accepted is not None and _is_of_another_template(accepted, resolved):
         return False
     own = job.written is not None and job.written.host_network is not None
-    known = () if accepted is None else accepted.defaults or ()
-    return own or not spec.host_network or any(one.field == "spec.hostNetwork" for one in known)
+    values = () if accepted is None else accepted.defaults or ()
+    return own or not spec.host_network or any(value.field == "spec.hostNetwork" for value in values)
 
 
 def _resolved(job: Job, spec: SliceJobSpec, settings: Settings) -> Resolved:

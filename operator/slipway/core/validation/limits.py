@@ -69,10 +69,10 @@ def forbidden(
         keeps_network: whether the job was accepted with what it asks of the network of the nodes: the chart's default
             about that came later.
     """
-    for one in site.limits:
-        excess = next(_excesses(spec, template, one, site, accelerator, hosts, keeps_network=keeps_network), None)
+    for limit in site.limits:
+        excess = next(_excesses(spec, template, limit, site, accelerator, hosts, keeps_network=keeps_network), None)
         if excess is not None:
-            return _sentence(excess, one)
+            return _sentence(excess, limit)
     return None
 
 
@@ -100,7 +100,7 @@ def _excesses(
     own = frozenset(site.gpus.resources.values())
     if limits.accelerator_types is not None:
         # What a host of a known accelerator may have is checked with the accelerator.
-        unknown = given if accelerator is None else tuple(one for one in given if not one.on_host)
+        unknown = given if accelerator is None else tuple(container for container in given if not container.on_host)
         yield from _devices(unknown, limits.accelerator_types, own)
         if accelerator is None and template.get("resourceClaims"):
             allowed = _of(limits.accelerator_types)
@@ -140,15 +140,15 @@ def _accelerators(given: tuple[Container, ...], own: frozenset[str]) -> Iterator
         given: the containers.
         own: the resources that the site has named.
     """
-    for one in given:
+    for container in given:
         for kind in ("limits", "requests"):
-            for name, quantity in part(part(one.fields, "resources"), kind).items():
+            for name, quantity in part(part(container.fields, "resources"), kind).items():
                 if name == TPU_RESOURCE or name in own or is_gpu(name):
-                    yield f"{one.path}.resources.{kind}", name, quantity
+                    yield f"{container.path}.resources.{kind}", name, quantity
 
 
 def _on_accelerators(given: tuple[Container, ...], own: frozenset[str]) -> bool:
-    on_hosts = tuple(one for one in given if one.on_host)
+    on_hosts = tuple(container for container in given if container.on_host)
     return any(amount(quantity) for _, _, quantity in _accelerators(on_hosts, own))
 
 
@@ -173,10 +173,10 @@ def _network(
         if value and not whole:
             yield Excess(f"{field}.hostNetwork", "true", "hostNetwork", _ONLY_ACCELERATORS if unsaid else "remove it")
     allowed = _ONLY_ACCELERATORS if unsaid and limits.host_ports is None else "remove it"
-    for one in given if not ports else ():
-        for port in objects(one.fields, "ports"):
+    for container in given if not ports else ():
+        for port in objects(container.fields, "ports"):
             if port.get("hostPort"):
-                yield Excess(f"{one.path}.ports.hostPort", port["hostPort"], "hostPorts", allowed)
+                yield Excess(f"{container.path}.ports.hostPort", port["hostPort"], "hostPorts", allowed)
 
 
 def _folders(spec: SliceJobSpec, template: Body, site: Site) -> Iterator[tuple[str, Any]]:
@@ -212,7 +212,7 @@ def _beyond_baseline(spec: SliceJobSpec, template: Body, given: tuple[Container,
     for field, context in (
         ("spec.podSecurityContext", own),
         ("spec.podTemplate.spec.securityContext", template.get("securityContext")),
-        *((f"{one.path}.securityContext", one.fields.get("securityContext")) for one in given),
+        *((f"{container.path}.securityContext", container.fields.get("securityContext")) for container in given),
     ):
         if isinstance(context, dict):
             for word, value in _unsafe(context):
@@ -282,7 +282,7 @@ def _references(
     spec: SliceJobSpec, template: Body, given: tuple[Container, ...], site: Site
 ) -> Iterator[tuple[str, Any]]:
     """The images that the pods pull, for containers and for volumes, each with the field that says so."""
-    yield from ((f"{one.path}.image", one.fields.get("image")) for one in given)
+    yield from ((f"{container.path}.image", container.fields.get("image")) for container in given)
     for path, volume in volumes(spec, template):
         if isinstance(source := volume.get("image"), dict):
             yield f"{path}.image.reference", source.get("reference")

@@ -62,7 +62,7 @@ def refusals(
     yield from _queue_of_pods(spec)
     yield from _unusable_pattern(spec)
     yield from _tpus_of_head(given)
-    on_hosts = tuple(one for one in given if one.on_host)
+    on_hosts = tuple(container for container in given if container.on_host)
     if shape is not None:
         yield from _other_devices(on_hosts, shape)
     elif spec.accelerator is not None and spec.accelerator.gpu is not None:
@@ -104,13 +104,13 @@ def engine_place(path: str) -> str | None:
     if posixpath.basename(path) in _ENGINE_SOCKETS:
         return path
     inside, held = path + "/", path.rstrip("/") + "/"
-    return next((one for one in _ENGINE_PLACES if inside.startswith(one + "/") or one.startswith(held)), None)
+    return next((place for place in _ENGINE_PLACES if inside.startswith(place + "/") or place.startswith(held)), None)
 
 
 def _reserved_volumes(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
     """Volumes that Slipway makes are mounted where it mounts them, and as it does."""
-    named = [(f"spec.volumes[{index}].name", one.name) for index, one in enumerate(spec.volumes)]
-    named += [(f"spec.volumeMounts[{one.mount_path}].name", one.name) for one in spec.volume_mounts]
+    named = [(f"spec.volumes[{index}].name", volume.name) for index, volume in enumerate(spec.volumes)]
+    named += [(f"spec.volumeMounts[{mount.mount_path}].name", mount.name) for mount in spec.volume_mounts]
     parts = [("volumes", template.get("volumes", ()))]
     for kind in ("containers", "initContainers"):
         for at, container in enumerate(template.get(kind, ())):
@@ -152,22 +152,24 @@ def _started_once(field: str, value: Any) -> Refusal:
 
 
 def _local_images(given: tuple[Container, ...]) -> Iterator[Refusal]:
-    for one in given:
-        image = one.fields.get("image")
+    for container in given:
+        image = container.fields.get("image")
         if isinstance(image, str) and re.match(LOCAL_IMAGE, image):
             yield (
                 "InvalidSpec",
-                f"{one.path}.image {_shown(image)} names no registry or repository that a node could pull it from: "
-                "push the image, and write [registry/]repository:tag or [registry/]repository@digest",
+                f"{container.path}.image {_shown(image)} names no registry or repository that a node could pull it from"
+                ": push the image, and write [registry/]repository:tag or [registry/]repository@digest",
             )
 
 
 def _reserved_variables(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[Refusal]:
     of_ray = names.RESERVED_RAY_ENV if spec.ray is not None else ()
     reserved = frozenset((*names.RESERVED_ENV, *of_ray))
-    for one in given:
-        taken = reserved if one.is_worker else frozenset(_RAY_AUTHENTICATION if of_ray else ())
-        yield from _taken(f"{one.path}.env", [variable["name"] for variable in one.fields.get("env", ())], taken)
+    for container in given:
+        taken = reserved if container.is_worker else frozenset(_RAY_AUTHENTICATION if of_ray else ())
+        yield from _taken(
+            f"{container.path}.env", [variable["name"] for variable in container.fields.get("env", ())], taken
+        )
     if spec.ray is not None and spec.ray.runtime_env is not None:
         yield from _taken("spec.ray.runtimeEnv.env_vars", list(spec.ray.runtime_env.env_vars), reserved)
 
@@ -200,23 +202,23 @@ def _unusable_pattern(spec: SliceJobSpec) -> Iterator[Refusal]:
 
 
 def _tpus_of_head(given: tuple[Container, ...]) -> Iterator[Refusal]:
-    for one in given:
-        for path, resource, value in _resources(one):
-            if not one.on_host and resource == names.TPU_RESOURCE:
+    for container in given:
+        for path, resource, value in _resources(container):
+            if not container.on_host and resource == names.TPU_RESOURCE:
                 yield "InvalidSpec", f"{path}[{resource}] {_shown(value)}: {NO_TPUS_ON_HEAD}"
 
 
 def _other_devices(given: tuple[Container, ...], shape: Shape) -> Iterator[Refusal]:
     """GPUs that TPU nodes do not have, and another number of chips than their hosts have."""
-    for one in given:
-        for path, resource, value in _resources(one):
+    for container in given:
+        for path, resource, value in _resources(container):
             if is_gpu(resource):
                 yield (
                     "InvalidSpec",
                     f"{path}[{printable(resource)}] {_shown(value)}: the nodes of accelerator {shape.type} have TPUs "
                     "and no GPUs: remove it, or remove spec.accelerator",
                 )
-            elif one.is_worker and resource == names.TPU_RESOURCE and amount(value) != shape.chips_per_host:
+            elif container.is_worker and resource == names.TPU_RESOURCE and amount(value) != shape.chips_per_host:
                 yield (
                     "InvalidSpec",
                     f"{path}[{resource}] {_shown(value)}: a host of accelerator {shape.type} has "
@@ -226,9 +228,9 @@ def _other_devices(given: tuple[Container, ...], shape: Shape) -> Iterator[Refus
 
 def _other_gpus(given: tuple[Container, ...], gpus: Gpus | None) -> Iterator[Refusal]:
     """Devices that the nodes of `accelerator.gpu` do not have, and another number of GPUs than a host has (K-13)."""
-    for one in given:
-        for path, resource, value in _resources(one):
-            if problem := _gpu_problem(one, resource, value, gpus):
+    for container in given:
+        for path, resource, value in _resources(container):
+            if problem := _gpu_problem(container, resource, value, gpus):
                 yield "InvalidSpec", f"{path}[{printable(resource)}] {_shown(value)}: {problem}"
 
 

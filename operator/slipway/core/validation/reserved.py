@@ -46,11 +46,11 @@ def without_reserved(spec: SliceJobSpec) -> tuple[SliceJobSpec, tuple[str, ...]]
     if spec.security_context is not None:
         changes["security_context"] = _without_user(spec.security_context)
     if spec.volume_mounts:
-        free = (one for one in spec.volume_mounts if not lies_in(one.mount_path, spec.workspace.mount_path))
+        free = (mount for mount in spec.volume_mounts if not lies_in(mount.mount_path, spec.workspace.mount_path))
         changes["volume_mounts"] = tuple(free)
     if spec.pod_template is not None and (pod := spec.pod_template.spec) is not None:
         workspace = spec.workspace
-        free_of = tuple(_freed(one, workspace) for one in pod.containers)
+        free_of = tuple(_freed(container, workspace) for container in pod.containers)
         inner = pod.model_copy(update={"containers": free_of}) if pod.containers else pod
         changes["pod_template"] = spec.pod_template.model_copy(update={"spec": inner})
     return spec.model_copy(update=changes), keys
@@ -79,7 +79,7 @@ def _freed(container: TemplateContainer, workspace: Workspace) -> TemplateContai
     if isinstance(context := fields.get("securityContext"), dict):
         fields["securityContext"] = {key: value for key, value in context.items() if key != _USER}
     if mounts := fields.get("volumeMounts"):
-        fields["volumeMounts"] = [one for one in mounts if not lies_in(one["mountPath"], workspace.mount_path)]
+        fields["volumeMounts"] = [mount for mount in mounts if not lies_in(mount["mountPath"], workspace.mount_path)]
     return TemplateContainer.model_validate(fields)
 
 

@@ -30,20 +30,22 @@ def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> 
     profile = choice.profile
     layers = [chart] if profile is None else [profile, chart]
     if choice.bare:
-        return given, Site(choice, limits=(), hidden=tuple(one for layer in layers for one in layer.spec.defaults.env))
+        return given, Site(
+            choice, limits=(), hidden=tuple(variable for layer in layers for variable in layer.spec.defaults.env)
+        )
     kept, ignored = without_reserved(given) if _ignores_reserved(layers) else (given, ())
     spec, values = with_defaults(kept, layers)
-    defaults = [one.spec.defaults for one in layers]
+    defaults = [layer.spec.defaults for layer in layers]
     return spec, Site(
         choice=choice,
         applied=applied(chart, profile),
         values=values,
-        limits=tuple(one.limits for one in layers),
-        mirrors=next((one.registry_mirrors for one in defaults if one.registry_mirrors), {}),
+        limits=tuple(layer.limits for layer in layers),
+        mirrors=next((default.registry_mirrors for default in defaults if default.registry_mirrors), {}),
         gpus=_gpus(layers),
-        workspace=next((one.workspace for one in defaults if one.workspace is not None), None),
-        data_sets=next((one.spec.data_sets for one in layers if one.spec.data_sets), {}),
-        python=next((one.python for one in defaults if one.python is not None), DEFAULT_PYTHON),
+        workspace=next((default.workspace for default in defaults if default.workspace is not None), None),
+        data_sets=next((layer.spec.data_sets for layer in layers if layer.spec.data_sets), {}),
+        python=next((default.python for default in defaults if default.python is not None), DEFAULT_PYTHON),
         ignored=ignored,
     )
 
@@ -56,12 +58,14 @@ def unknown_site_of(given: SliceJobSpec) -> tuple[SliceJobSpec, Site]:
 
 def _ignores_reserved(layers: list[Profile]) -> bool:
     """What the strongest layer says that says anything. A default of the site itself is never ignored (K-06)."""
-    return next((one.spec.reserved_keys for one in layers if one.spec.reserved_keys is not None), None) == "Ignore"
+    return (
+        next((layer.spec.reserved_keys for layer in layers if layer.spec.reserved_keys is not None), None) == "Ignore"
+    )
 
 
 def _gpus(layers: list[Profile]) -> GpuSite:
     """What the strongest layer says of the nodes with GPUs."""
-    given = next((one.spec.gpus for one in layers if one.spec.gpus is not None), None)
+    given = next((layer.spec.gpus for layer in layers if layer.spec.gpus is not None), None)
     if given is None:
         return ANY_SITE
     resources: Mapping[str, str] = {str(vendor): name for vendor, name in given.resources.items()} or DEFAULT_RESOURCES
@@ -88,7 +92,7 @@ def missing_profile(name: str, namespace: str, there: tuple[str, ...]) -> tuple[
 
 def with_defaults(given: SliceJobSpec, layers: list[Profile]) -> tuple[SliceJobSpec, tuple[DefaultValue, ...]]:
     """A spec with the defaults of several layers, the strongest first, and which values came from which."""
-    layers = [one for one in layers if one.digest]
+    layers = [profile for profile in layers if profile.digest]
     if not layers:
         return given, ()
     changes: dict[str, Any] = {}
@@ -98,7 +102,7 @@ def with_defaults(given: SliceJobSpec, layers: list[Profile]) -> tuple[SliceJobS
     for name, info in SliceJobSpec.model_fields.items():
         if info.alias not in DEFAULTABLE or name in without or _is_given(given, name):
             continue
-        layer = next((one for one in layers if _is_given(one.spec.defaults, name)), None)
+        layer = next((profile for profile in layers if _is_given(profile.spec.defaults, name)), None)
         if layer is not None:
             changes[name] = value = getattr(layer.spec.defaults, name)
             shown = _shown(layer.spec.defaults, name, value)
@@ -126,16 +130,16 @@ def _is_given(fields: SliceJobSpec | Defaults, name: str) -> bool:
 
 def _environment(given: SliceJobSpec, layers: list[Profile]) -> tuple[tuple[EnvVar, ...], tuple[DefaultValue, ...]]:
     """The variables of the site before those of the job, which may refer to them."""
-    taken = {one.name for one in given.env} | set(RESERVED_ENV)
+    taken = {variable.name for variable in given.env} | set(RESERVED_ENV)
     taken |= set(RESERVED_RAY_ENV) if given.ray is not None else set()
-    found: list[EnvVar] = []
+    variables: list[EnvVar] = []
     values: list[DefaultValue] = []
     for layer in layers:
-        new = [one for one in layer.spec.defaults.env if one.name not in taken]
-        taken |= {one.name for one in new}
-        found[:0] = new
-        values += [DefaultValue(field=f"spec.env[{one.name}]", source=layer.source) for one in new]
-    return (*found, *given.env), tuple(values)
+        new = [variable for variable in layer.spec.defaults.env if variable.name not in taken]
+        taken |= {variable.name for variable in new}
+        variables[:0] = new
+        values += [DefaultValue(field=f"spec.env[{variable.name}]", source=layer.source) for variable in new]
+    return (*variables, *given.env), tuple(values)
 
 
 def _shown(defaults: Defaults, name: str, value: Any) -> str:

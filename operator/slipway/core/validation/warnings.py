@@ -39,7 +39,11 @@ def notices(spec: SliceJobSpec, site: Site = NO_SITE) -> tuple[Notice, ...]:
 def sidecars(spec: SliceJobSpec) -> str:
     """A clause on each container of the template that is not the worker."""
     template = spec.pod_template.spec if spec.pod_template is not None else None
-    beside = [one.name for one in template.containers if one.name != WORKER_CONTAINER] if template is not None else []
+    beside = (
+        [container.name for container in template.containers if container.name != WORKER_CONTAINER]
+        if template is not None
+        else []
+    )
     return "".join(f"; container {name} of podTemplate runs as a sidecar beside the worker" for name in beside)
 
 
@@ -65,9 +69,9 @@ def _data_sets(spec: SliceJobSpec, site: Site) -> Iterator[Notice]:
 
 def _literal_secrets(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[Notice]:
     found = [
-        f"{one.path}.env[{variable['name']}]"
-        for one in given
-        for variable in one.fields.get("env", ())
+        f"{container.path}.env[{variable['name']}]"
+        for container in given
+        for variable in container.fields.get("env", ())
         if _is_secret(variable["name"], variable.get("value"))
     ]
     variables = spec.ray.runtime_env.env_vars if spec.ray is not None and spec.ray.runtime_env is not None else {}
@@ -88,7 +92,11 @@ def _is_secret(name: str, value: Any) -> bool:
 def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[Notice]:
     """What is in /dev/shm counts as the container's memory: the kernel kills a container that fills it."""
     size = amount(spec.shm_size)
-    resources = [(one.path, part(one.fields, "resources")) for one in given if one.is_worker and one.on_host]
+    resources = [
+        (container.path, part(container.fields, "resources"))
+        for container in given
+        if container.is_worker and container.on_host
+    ]
     limits = [(path, part(asked, "limits").get("memory")) for path, asked in resources]
     path, limit = next(((path, limit) for path, limit in reversed(limits) if limit is not None), ("", None))
     most = amount(limit)

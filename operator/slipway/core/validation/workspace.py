@@ -32,7 +32,7 @@ def problems(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
             "(spec.podSecurityContext), to whom its directory belongs",
         )
     if fields_that_ask(spec) and any(
-        one["name"] == names.WORKSPACE_CONTAINER for one in template.get("initContainers", ())
+        container["name"] == names.WORKSPACE_CONTAINER for container in template.get("initContainers", ())
     ):
         yield (
             "ReservedField",
@@ -73,9 +73,9 @@ def _contradictions(spec: SliceJobSpec) -> Iterator[Refusal]:
     output = spec.output
     if output is None:
         return
-    if all(one.name != output.volume for one in spec.volumes):
+    if all(volume.name != output.volume for volume in spec.volumes):
         yield "InvalidSpec", f"spec.output.volume: output.volume {output.volume} is not the name of one of spec.volumes"
-    if any(one.mount_path == output.path for one in spec.volume_mounts):
+    if any(mount.mount_path == output.path for mount in spec.volume_mounts):
         yield "InvalidSpec", f"spec.output.path: {OUTPUT_MOUNTED}"
     if spec.workspace is not None and lies_in(output.path, spec.workspace.mount_path):
         yield "InvalidSpec", f"spec.output.path: {OUTPUT_IN_WORKSPACE}"

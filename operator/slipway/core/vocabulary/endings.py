@@ -288,7 +288,7 @@ UNEXPECTED_OUTCOME: Final = Ending(
     "UnexpectedOutcome", "the pod failed without a reason or an exit code", Cause.FAILURE, Delay.BACKOFF, outranked=True
 )
 
-ENDINGS: Final = {one.reason: one for one in tuple(vars().values()) if isinstance(one, Ending)}
+ENDINGS: Final = {ending.reason: ending for ending in tuple(vars().values()) if isinstance(ending, Ending)}
 """Every ending above, by its reason."""
 OF_ALL_HOSTS: Final = tuple(ending for ending in ENDINGS.values() if ending.of_all_hosts)
 """The endings that have evidence without a rule for one pod."""

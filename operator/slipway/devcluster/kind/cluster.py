@@ -25,43 +25,43 @@ class KindCluster(Cluster):
     @contextmanager
     def editing(self) -> Iterator[ClusterState]:
         """Hold the cluster for oneself, unless it is in another engine."""
-        with super().editing() as found:
-            machines.check_engine_of(found)
-            yield found
+        with super().editing() as state:
+            machines.check_engine_of(state)
+            yield state
 
     def preempt(self, *names: str, notice: float = 0.0) -> None:
         """Kill the containers of the nodes, then delete their Node objects."""
         containers = [self._container(name) for name in names]
         self.announce(names, notice)
-        with self.editing() as found, step(self.progress, f"Preempting {', '.join(names)}"):
+        with self.editing() as state, step(self.progress, f"Preempting {', '.join(names)}"):
             for name, container in zip(names, containers, strict=True):
-                if name not in found.away:
+                if name not in state.away:
                     machines.kill(container)
-                    found.away = sorted({*found.away, name})
+                    state.away = sorted({*state.away, name})
             for name in names:
                 delete(self.api(), name)
 
     def restore(self, *names: str) -> None:
         """Start the containers of nodes that are away, which register anew, and mend the chips of others."""
         plans = [self.plan(name) for name in names]
-        with self.editing() as found, step(self.progress, f"Restoring {', '.join(names)}"):
+        with self.editing() as state, step(self.progress, f"Restoring {', '.join(names)}"):
             for plan in plans:
-                if plan.name not in found.away and not self._broken(plan):
+                if plan.name not in state.away and not self._broken(plan):
                     raise LocalClusterError(f"The node {plan.name} is there already, and all its chips are healthy.")
             for plan in plans:
-                change = machines.start if plan.name in found.away else machines.mend
+                change = machines.start if plan.name in state.away else machines.mend
                 change(self._container(plan.name))
             for plan in plans:
                 self.await_ready(plan)
-            found.away = sorted(set(found.away) - set(names))
+            state.away = sorted(set(state.away) - set(names))
 
     def damage(self, *names: str, numbers: Sequence[int] = ()) -> None:
         """Let the device plugins of the nodes report chips as unhealthy."""
         plans = [self.plan(name) for name in names]
-        with self.editing() as found, step(self.progress, f"Breaking chips of {', '.join(names)}"):
+        with self.editing() as state, step(self.progress, f"Breaking chips of {', '.join(names)}"):
             for plan in plans:
                 chips.check(plan, numbers)
-                if plan.name in found.away:
+                if plan.name in state.away:
                     raise LocalClusterError(f"The node {plan.name} is away.", hint="Restore the node first.")
             for plan in plans:
                 machines.damage(self._container(plan.name), numbers or range(plan.tpus))
@@ -71,8 +71,8 @@ class KindCluster(Cluster):
 
     def load_images(self, archives: Sequence[Path]) -> None:
         """Load image archives into every node that runs."""
-        with self.editing() as found, step(self.progress, f"Loading {', '.join(one.name for one in archives)}"):
-            machines.load(found, archives)
+        with self.editing() as state, step(self.progress, f"Loading {', '.join(archive.name for archive in archives)}"):
+            machines.load(state, archives)
 
     def await_ready(self, plan: NodePlan) -> None:
         """Wait until a node is Ready with its chips."""

@@ -81,9 +81,9 @@ def choose(taken: Iterable[int], *, routed: bool = True) -> Addresses:
     """
     used, routes = set(taken), _routes()
     free = [Addresses(number) for number in range(_COUNT) if number not in used]
-    for found in free:
-        if not any(ipaddress.IPv4Network(found.network).overlaps(route) for route in routes):
-            return found
+    for addresses in free:
+        if not any(ipaddress.IPv4Network(addresses.network).overlaps(route) for route in routes):
+            return addresses
     if free and not routed:
         return free[0]
     hint = "`slipway cluster status` lists the clusters, `slipway cluster down NAME` removes one."

@@ -20,9 +20,9 @@ def stop(name: str) -> None:
     """End the cluster's processes and remove its links and control groups; its logs stay."""
     # The folder alone leads to all that the cluster has.
     found = state.readable(name)
-    known = list(found.processes.values()) if found else []
+    records = list(found.processes.values()) if found else []
     stray = processes.marked(state.cluster_dir(name))
-    processes.end({record.pid: record for record in [*stray, *known]}.values())
+    processes.end({record.pid: record for record in [*stray, *records]}.values())
     if os.geteuid() == 0:
         # The namespaces, and with them mounts and most links, went with the processes that held them.
         cluster = found or ClusterState(spec=ClusterSpec(name=name), number=0)

@@ -26,15 +26,15 @@ class NativeCluster(Cluster):
         super().__init__(name, progress)
         self._recording = threading.Lock()
 
-    def launcher(self, found: ClusterState) -> Callable[[str, list[str]], None]:
+    def launcher(self, state: ClusterState) -> Callable[[str, list[str]], None]:
         """Return what starts a process under a name and writes it down at once."""
 
         def launch(name: str, command: list[str]) -> None:
-            own_flags = found.flags.get(name, ())
-            record = processes.start([*command, *own_flags], found.log(name.replace("/", "-")), found.folder)
+            own_flags = state.flags.get(name, ())
+            record = processes.start([*command, *own_flags], state.log(name.replace("/", "-")), state.folder)
             with self._recording:
-                found.processes[name] = record
-                found.save()
+                state.processes[name] = record
+                state.save()
 
         return launch
 
@@ -42,74 +42,74 @@ class NativeCluster(Cluster):
         """End the processes of the nodes, then delete their Node objects."""
         plans = [self.plan(name) for name in names]
         self.announce(names, notice)
-        with self.editing() as found, step(self.progress, f"Preempting {', '.join(names)}"):
-            api = client(found)
+        with self.editing() as state, step(self.progress, f"Preempting {', '.join(names)}"):
+            api = client(state)
             real = [plan for plan in plans if plan.kind == "real"]
-            nodes.kill(found, real)
+            nodes.kill(state, real)
             for plan in plans:
                 delete(api, plan.name)
-            found.away = sorted({*found.away, *names})
-            nodes.clean(found, real)
+            state.away = sorted({*state.away, *names})
+            nodes.clean(state, real)
 
     def damage(self, *names: str, numbers: Sequence[int] = ()) -> None:
         """Let the device plugins of the nodes report chips as unhealthy."""
         plans = [self.plan(name) for name in names]
-        with self.editing() as found, step(self.progress, f"Breaking chips of {', '.join(names)}"):
+        with self.editing() as state, step(self.progress, f"Breaking chips of {', '.join(names)}"):
             for plan in plans:
-                _check_chips(found, plan, numbers)
+                _check_chips(state, plan, numbers)
             for plan in plans:
-                chips.damage(found, plan.name, numbers or range(plan.tpus))
+                chips.damage(state, plan.name, numbers or range(plan.tpus))
             for plan in plans:
-                nodes.await_chips(found, plan, self.api())
+                nodes.await_chips(state, plan, self.api())
 
     def restore(self, *names: str) -> None:
         """Start nodes that are away on new disks, and mend the chips of others."""
         plans = [self.plan(name) for name in names]
-        with self.editing() as found, step(self.progress, f"Restoring {', '.join(names)}"):
-            api = client(found)
-            there = [plan for plan in plans if plan.name not in found.away and api.find(f"/api/v1/nodes/{plan.name}")]
+        with self.editing() as state, step(self.progress, f"Restoring {', '.join(names)}"):
+            api = client(state)
+            there = [plan for plan in plans if plan.name not in state.away and api.find(f"/api/v1/nodes/{plan.name}")]
             for plan in there:
-                if not chips.broken(found, plan.name):
+                if not chips.broken(state, plan.name):
                     raise LocalClusterError(f"The node {plan.name} is there already, and all its chips are healthy.")
             for plan in there:
-                chips.mend(found, plan.name)
-                nodes.await_chips(found, plan, api)
+                chips.mend(state, plan.name)
+                nodes.await_chips(state, plan, api)
             plans = [plan for plan in plans if plan not in there]
             simulated.create(api, [plan for plan in plans if plan.kind == "simulated"])
             real = [plan for plan in plans if plan.kind == "real"]
-            nodes.start(found, real, api, self.launcher(found), self.progress)
-            found.away = sorted(set(found.away) - set(names))
+            nodes.start(state, real, api, self.launcher(state), self.progress)
+            state.away = sorted(set(state.away) - set(names))
 
     def stop_kubelet(self, node: str) -> None:
         """Silence a node: it turns NotReady while its containers keep running."""
         plan = self.plan(node)
-        with self.editing() as found:
+        with self.editing() as state:
             if plan.kind == "simulated":
-                simulated.silence(client(found), node)
+                simulated.silence(client(state), node)
             else:
-                self._stop(found, f"kubelet/{node}", grace=0)
+                self._stop(state, f"kubelet/{node}", grace=0)
 
     def start_kubelet(self, node: str) -> None:
         """Undo `stop_kubelet`, and wait until the node is Ready with its TPUs."""
         plan = self.plan(node)
-        with self.editing() as found:
-            api = client(found)
+        with self.editing() as state:
+            api = client(state)
             if plan.kind == "simulated":
                 simulated.speak(api, node)
             else:
-                nodes.restart_kubelet(found, plan, api, self.launcher(found))
+                nodes.restart_kubelet(state, plan, api, self.launcher(state))
 
     def stop_api_server(self) -> None:
         """Take the API server away; everything else keeps running."""
-        with self.editing() as found:
-            self._stop(found, "kube-apiserver", grace=0)
+        with self.editing() as state:
+            self._stop(state, "kube-apiserver", grace=0)
 
     def start_api_server(self) -> None:
         """Bring the API server back on the same address, and wait until it is ready."""
-        with self.editing() as found:
-            command = controlplane.api_server_command(found, Addresses(found.number))
-            self.launcher(found)("kube-apiserver", command)
-            controlplane.await_ready(found, client(found))
+        with self.editing() as state:
+            command = controlplane.api_server_command(state, Addresses(state.number))
+            self.launcher(state)("kube-apiserver", command)
+            controlplane.await_ready(state, client(state))
 
     def pause(self, process: str) -> None:
         """Stop a process where it stands (`kube-apiserver`, `kubelet/NODE` ...): it hangs, and answers nobody."""
@@ -130,23 +130,23 @@ class NativeCluster(Cluster):
 
     def load_images(self, archives: Sequence[Path]) -> None:
         """Load image archives into every real node."""
-        with self.editing() as found:
-            kept = [images.keep(archive, found.folder) for archive in archives]
+        with self.editing() as state:
+            kept = [images.keep(archive, state.folder) for archive in archives]
             with step(self.progress, f"Loading {', '.join(archive.name for archive in archives)}"):
-                nodes.load_images(found, kept)
+                nodes.load_images(state, kept)
             # Of two archives with one name of an image the later one counts, also on nodes that come back.
-            found.images = [*(path for path in found.images if path not in kept), *dict.fromkeys(kept)]
+            state.images = [*(path for path in state.images if path not in kept), *dict.fromkeys(kept)]
 
-    def _stop(self, found: ClusterState, name: str, grace: float) -> None:
-        record = found.processes.get(name)
+    def _stop(self, state: ClusterState, name: str, grace: float) -> None:
+        record = state.processes.get(name)
         if record is None:
             raise LocalClusterError(f"{name} is not running in the cluster {self.name!r}.")
         processes.end([record], grace)
-        del found.processes[name]
+        del state.processes[name]
 
 
-def _check_chips(found: ClusterState, plan: NodePlan, numbers: Sequence[int]) -> None:
+def _check_chips(state: ClusterState, plan: NodePlan, numbers: Sequence[int]) -> None:
     """Refuse what cannot be broken."""
     chips.check(plan, numbers)
-    if f"kubelet/{plan.name}" not in found.processes:
+    if f"kubelet/{plan.name}" not in state.processes:
         raise LocalClusterError(f"The kubelet of {plan.name} does not run.", hint="Restore the node first.")

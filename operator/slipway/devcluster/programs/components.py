@@ -26,7 +26,9 @@ class GoModule:
         major, minor, _ = self.kubernetes.split(".")
         stamps = {"gitVersion": f"v{self.kubernetes}", "gitMajor": major, "gitMinor": minor}
         packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-        return " ".join(["-s -w", *(f"-X {one}.{name}={stamp}" for one in packages for name, stamp in stamps.items())])
+        return " ".join(
+            ["-s -w", *(f"-X {package}.{name}={stamp}" for package in packages for name, stamp in stamps.items())]
+        )
 
 
 GO_MODULE = GoModule(Path(__file__).parent / "gomod", KUBERNETES)

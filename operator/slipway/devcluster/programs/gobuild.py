@@ -29,7 +29,9 @@ def build(components: Sequence[Component], folder: Path, progress: StepReporter)
             hint="Install Go 1.26 or newer, or put Kubernetes 1.36 and etcd binaries into $KUBEBUILDER_ASSETS.",
         )
     for module in dict.fromkeys(component.module for component in components):
-        _build_module(go, module, [one for one in components if one.module == module], folder, progress)
+        _build_module(
+            go, module, [component for component in components if component.module == module], folder, progress
+        )
 
 
 def _build_module(

@@ -74,7 +74,7 @@ class AsyncLocalClient(Verbs):
 
     async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
         """The jobs of this machine, by name. A file that cannot be read is named in a warning, and hides no other."""
-        found = []
+        jobs = []
         try:
             selects = selecting(label_selector)
         except ValueError as error:
@@ -82,13 +82,13 @@ class AsyncLocalClient(Verbs):
         with as_client_errors():
             for one in folders():
                 try:
-                    found.append(JobState(_stored(one)))
+                    jobs.append(JobState(_stored(one)))
                 except NoSuchJob:
                     # It has gone since.
                     continue
                 except Unreadable as error:
                     log.warning("%s", error)
-        return tuple(one for one in found if selects(one.stored.metadata.labels))
+        return tuple(job for job in jobs if selects(job.stored.metadata.labels))
 
     async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
         """The job now and after each change; ends with None when it is deleted."""
@@ -152,7 +152,7 @@ class AsyncLocalClient(Verbs):
     async def out_of_reach(self, jobs: Iterable[JobState]) -> Mapping[str, str]:
         """Why the engine of a job cannot be asked, by the job's name."""
         with as_client_errors():
-            return await asyncio.to_thread(unanswered, [folder(one.name) for one in jobs])
+            return await asyncio.to_thread(unanswered, [folder(job.name) for job in jobs])
 
     async def _read(self, name: str, namespace: str) -> Stored:
         with as_client_errors():
@@ -169,10 +169,10 @@ class AsyncLocalClient(Verbs):
                 made = await _given_up_with(submission.submit, body, self._wishes, Waiting(progress))
         return msgspec.convert(made, Stored, strict=False)
 
-    async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
+    async def _differences(self, body: Mapping[str, Any], job: JobState) -> Sequence[str]:
         with as_client_errors():
             options = await _given_up_with(submission.other_options, body, self._wishes, Waiting())
-        return [*await super()._differences(body, found), *options]
+        return [*await super()._differences(body, job), *options]
 
     async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
         job = folder(found.name)
@@ -189,10 +189,10 @@ class AsyncLocalClient(Verbs):
                 raise errors.ChangedMeanwhile(f"another job is named {found.name} by now")
             await asyncio.to_thread(supervisor.delete, job)
 
-    async def _events(self, found: JobState) -> Iterable[Event]:
-        body = await self.manifest(found.name)
-        about = {"kind": names.KIND, "name": found.name, "uid": found.uid}
-        told = [one | {"involvedObject": about} for one in body["local"]["events"]]
+    async def _events(self, job: JobState) -> Iterable[Event]:
+        body = await self.manifest(job.name)
+        about = {"kind": names.KIND, "name": job.name, "uid": job.uid}
+        told = [event | {"involvedObject": about} for event in body["local"]["events"]]
         return msgspec.convert(told, list[Event], strict=False)
 
 

@@ -84,7 +84,7 @@ class ContainerLogs:
         try:
             there = job_pods(self._job)
             names = {one["metadata"]["name"] for one in there}
-            return there + [one for one in kept_pods(self._job) if one["metadata"]["name"] not in names]
+            return there + [pod for pod in kept_pods(self._job) if pod["metadata"]["name"] not in names]
         except NoSuchJob:
             return []
 

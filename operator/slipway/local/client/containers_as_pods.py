@@ -33,7 +33,7 @@ def job_pods(job: JobFolder) -> list[Pod]:
     api = connect(Options.from_json(body["local"]["options"]).engine)
     try:
         containers = Containers(api, body["metadata"]["uid"])
-        found = [containers.inspect(one) for one in containers.states()]
+        found = [containers.inspect(state) for state in containers.states()]
     finally:
         api.close()
     about = Circumstances(gethostname())

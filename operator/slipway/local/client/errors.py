@@ -1,4 +1,4 @@
-"""What goes wrong on this machine, as the errors of the client."""
+"""The errors of this machine's engine, as errors of the client."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -23,7 +23,7 @@ def selecting(selector: str) -> Callable[[Mapping[str, str]], bool]:
         ValueError: naming the selector, where it is none.
     """
     requirements = _requirements(selector)
-    return lambda labels: all(_holds(one, labels) for one in requirements)
+    return lambda labels: all(_holds(requirement, labels) for requirement in requirements)
 
 
 def _requirements(selector: str) -> list[re.Match[str]]:

@@ -276,7 +276,7 @@ def _left_for_later() -> Iterator[None]:
 def ensure_network(api: APIClient, name: str, labels: Mapping[str, str]) -> None:
     """Create the network of a job, unless it is there."""
     with as_engine_errors():
-        if any(one["Name"] == name for one in api.networks(names=[name])):
+        if any(network["Name"] == name for network in api.networks(names=[name])):
             return
         api.create_network(name, driver="bridge", labels=dict(labels), check_duplicate=True)
 
@@ -290,7 +290,7 @@ def network_exists(api: APIClient, name: str) -> bool:
     """
     try:
         with as_engine_errors():
-            return any(one["Name"] == name for one in api.networks(names=[name]))
+            return any(network["Name"] == name for network in api.networks(names=[name]))
     except EngineRefuses as error:
         raise EngineRefuses(f"Docker network {name} cannot be looked up: {error}", error.status) from error
 

@@ -106,7 +106,7 @@ class Host:
     @property
     def without_port(self) -> str:
         """Why it cannot be started, if that is a port of this machine which somebody has; empty otherwise."""
-        failed = (str(one["State"]["Error"]) for one in self.containers if start_failed(one["State"]))
+        failed = (str(container["State"]["Error"]) for container in self.containers if start_failed(container["State"]))
         return next(filter(lacks_port, failed), "")
 
     @property
@@ -166,8 +166,8 @@ class Host:
 
     def pod(self, about: Circumstances, version: int) -> Pod:
         """The host as the planner reads pods; `version` grows from one look to the next."""
-        found: Pod = msgspec.convert(self.pod_json(about, version), Pod, strict=False)
-        return found
+        pod: Pod = msgspec.convert(self.pod_json(about, version), Pod, strict=False)
+        return pod
 
     def pod_json(self, about: Circumstances, version: int) -> dict[str, Any]:
         """The host as a pod."""
@@ -243,7 +243,7 @@ def hosts(containers: Iterable[Inspected]) -> list[Host]:
             workers.append(one)
         else:
             others.setdefault(pod_of(one), {})[_name(one)] = one
-    return [Host(one, others.get(_name(one), {})) for one in workers]
+    return [Host(worker, others.get(_name(worker), {})) for worker in workers]
 
 
 def leftovers(containers: Iterable[Inspected]) -> list[Inspected]:

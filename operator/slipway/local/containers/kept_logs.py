@@ -22,8 +22,8 @@ def keep_log(containers: Containers, container: str, path: Path) -> None:
         return
     path.parent.mkdir(exist_ok=True)
     # The whole log last: it says that all are there.
-    for one in _SINGLE:
-        _write(containers.log(container, streams=one), _of_stream(path, one))
+    for streams in _SINGLE:
+        _write(containers.log(container, streams=streams), _of_stream(path, streams))
     _write(containers.log(container), path)
     forget_oldest(path.parent)
 
@@ -70,12 +70,12 @@ def kept_log(path: Path, streams: Streams) -> list[bytes]:
 def forget_oldest(folder: Path, most: int = MOST_BYTES) -> None:
     """Remove the oldest logs of a job until the others have at most so many bytes."""
     kept = 0
-    for one in sorted(_files(folder), reverse=True):
-        kept += one.size
+    for file in sorted(_files(folder), reverse=True):
+        kept += file.size
         if kept > most:
-            one.path.unlink(missing_ok=True)
+            file.path.unlink(missing_ok=True)
             for stream in _SINGLE:
-                _of_stream(one.path, stream).unlink(missing_ok=True)
+                _of_stream(file.path, stream).unlink(missing_ok=True)
 
 
 class _File(NamedTuple):
@@ -90,5 +90,5 @@ def _files(folder: Path) -> Iterator[_File]:
             continue
         # Another thread may be removing it.
         with suppress(FileNotFoundError):
-            beside = [found for one in _SINGLE if (found := _of_stream(path, one)).exists()]
+            beside = [found for streams in _SINGLE if (found := _of_stream(path, streams)).exists()]
             yield _File(path.stat().st_mtime, sum(one.stat().st_size for one in (path, *beside)), path)

@@ -80,10 +80,10 @@ def containers(pod: Body, around: Surroundings) -> tuple[ContainerRequest, ...]:
         Unconvertible: for the first field, by path, that no container can have.
     """
     refusals = Refusals()
-    found = _requests(without_nulls(pod), around, refusals)
+    requests = _requests(without_nulls(pod), around, refusals)
     for refusal in refusals:
         raise refusal
-    return tuple(found)
+    return tuple(requests)
 
 
 def problems(pod: Body) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def problems(pod: Body) -> tuple[str, ...]:
     own = "-".join(labels.get(name, "") for name in (names.LABEL_JOB_NAME, names.LABEL_ATTEMPT, names.LABEL_SLICE))
     lists = {own: {HOSTNAMES_KEY: "", PROCESS_ADDRESSES_KEY: ""}}
     _requests(without_nulls(pod), Surroundings(config_maps=lists), refusals)
-    return tuple(str(one) for one in refusals)
+    return tuple(str(refusal) for refusal in refusals)
 
 
 def _requests(pod: Body, around: Surroundings, refusals: Refusals) -> list[ContainerRequest]:
@@ -136,9 +136,9 @@ def _refuse_fields(pod: Body, refusals: Refusals) -> None:
     refuse_by_table(pod, "", "", refusals)
     if refusals.malformed:
         return
-    for one in pod["spec"].get("initContainers", ()):
-        if one.get("name") != names.WORKSPACE_CONTAINER:
-            fields = {key: value for key, value in one.items() if key != "restartPolicy"}
+    for container in pod["spec"].get("initContainers", ()):
+        if container.get("name") != names.WORKSPACE_CONTAINER:
+            fields = {key: value for key, value in container.items() if key != "restartPolicy"}
             refuse_by_table([fields], "spec.containers", "spec.initContainers", refusals)
     if refusals.malformed:
         return
@@ -162,7 +162,7 @@ def _body(pod: Body, own: Body, path: str, around: Surroundings, shared: Mapping
         "User": user,
         "WorkingDir": own.get("workingDir"),
         "Entrypoint": [expanded(one, variables) for one in own.get("command", ())],
-        "Cmd": [expanded(one, variables) for one in own.get("args", ())],
+        "Cmd": [expanded(argument, variables) for argument in own.get("args", ())],
         "Env": [f"{name}={value}" for name, value in variables.items()],
         "Labels": _labels(metadata.get("labels", {}), around.devices),
         "StopTimeout": spec.get("terminationGracePeriodSeconds"),
@@ -209,9 +209,11 @@ def _without_names(spec: Body, around: Surroundings) -> bool:
 
 def _network(spec: Body, around: Surroundings) -> Body:
     dns = spec.get("dnsConfig") or {}
-    aliases = [f"{name}:{one['ip']}" for one in spec.get("hostAliases", ()) for name in one.get("hostnames", ())]
+    aliases = [f"{name}:{alias['ip']}" for alias in spec.get("hostAliases", ()) for name in alias.get("hostnames", ())]
     peers = around.peers if _without_names(spec, around) else ()
-    options = [one["name"] + (f":{one['value']}" if one.get("value") else "") for one in dns.get("options", ())]
+    options = [
+        option["name"] + (f":{option['value']}" if option.get("value") else "") for option in dns.get("options", ())
+    ]
     return {
         "NetworkMode": HOST_NETWORK if _on_host_network(spec, around) else around.network,
         "ExtraHosts": [*aliases, *(f"{peer}:{_LOOPBACK}" for peer in peers)],
@@ -303,10 +305,10 @@ def _devices(around: Surroundings, groups: list[str]) -> Body:
     own = around.devices
     return {
         "Devices": [
-            {"PathOnHost": one.src, "PathInContainer": one.dst, "CgroupPermissions": one.permissions}
-            for one in (*own.devices, *around.extra_devices)
+            {"PathOnHost": mapping.src, "PathInContainer": mapping.dst, "CgroupPermissions": mapping.permissions}
+            for mapping in (*own.devices, *around.extra_devices)
         ],
-        "DeviceRequests": [dict(one) for one in own.requests],
+        "DeviceRequests": [dict(request) for request in own.requests],
         "GroupAdd": list(dict.fromkeys([*groups, *map(str, own.groups)])),
         "Ulimits": [
             {"Name": name, "Soft": soft, "Hard": hard}

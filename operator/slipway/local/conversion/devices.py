@@ -111,7 +111,7 @@ class Shortage(ValueError):
         return self.asked <= len(self._there)
 
     def __str__(self) -> str:
-        there = [one.id for one in self._there]
+        there = [device.id for device in self._there]
         owners: dict[str, list[str]] = {}
         for one in there:
             if one in self._used:
@@ -150,7 +150,7 @@ class Inventory:
     @property
     def gpus(self) -> tuple[Device, ...]:
         """Its GPUs, of any vendor."""
-        return tuple(one for kind, ones in self.devices.items() if kind != "tpu" for one in ones)
+        return tuple(device for kind, ones in self.devices.items() if kind != "tpu" for device in ones)
 
     def unknown(self, choice: GpuChoice) -> tuple[str, ...]:
         """Those ids of a choice that no GPU here has."""
@@ -159,7 +159,9 @@ class Inventory:
     def chosen(self, choice: GpuChoice) -> "Inventory":
         """The same machine with no other GPUs than those."""
         devices = {
-            kind: tuple(one for one in ones if kind == "tpu" or not choice.ids or any(map(one.has, choice.ids)))
+            kind: tuple(
+                device for device in ones if kind == "tpu" or not choice.ids or any(map(device.has, choice.ids))
+            )
             for kind, ones in self.devices.items()
         }
         return replace(self, devices=devices, capabilities=choice.capabilities)
@@ -171,7 +173,9 @@ class Inventory:
         chips = tuple(_numbered("tpu", root, "dev", r"accel(\d+)"))
         containers: tuple[str, ...] = ()
         if not chips and (dev / "vfio/vfio").exists():
-            chips = tuple(one for one in _numbered("tpu", root, "dev/vfio", r"(\d+)") if _is_tpu(root, one.number))
+            chips = tuple(
+                device for device in _numbered("tpu", root, "dev/vfio", r"(\d+)") if _is_tpu(root, device.number)
+            )
             containers = ("/dev/vfio/vfio",)
         cards = {vendor: tuple(_rendering(root, kind, vendor)) for kind, vendor in (("amd", _AMD), ("intel", _INTEL))}
         found = {
@@ -198,14 +202,14 @@ def assign(
         Shortage: when too few are free for all.
     """
     counts = [_counts(one) for one in resources]
-    free = {kind: [one for one in ones if one.id not in used] for kind, ones in inventory.devices.items()}
+    free = {kind: [device for device in ones if device.id not in used] for kind, ones in inventory.devices.items()}
     for resource in KINDS:
         # i915 and xe are two words for the same devices.
         alike = [other for other in KINDS if KINDS[other] == KINDS[resource]]
-        asked = sum(one.get(other, 0) for one in counts for other in alike)
-        if asked > len(free.get(KINDS[resource], ())) and any(one.get(resource) for one in counts):
+        asked = sum(count.get(other, 0) for count in counts for other in alike)
+        if asked > len(free.get(KINDS[resource], ())) and any(count.get(resource) for count in counts):
             raise Shortage(resource, asked, inventory, used)
-    return tuple(_assigned(inventory, [_take(free, KINDS[name], n) for name, n in one.items()]) for one in counts)
+    return tuple(_assigned(inventory, [_take(free, KINDS[name], n) for name, n in count.items()]) for count in counts)
 
 
 def ids_of(label: str) -> tuple[str, ...]:
@@ -226,16 +230,16 @@ def _take(free: dict[str, list[Device]], kind: str, count: int) -> list[Device]:
 def _assigned(inventory: Inventory, taken: Sequence[list[Device]]) -> Assigned:
     """What a container with these devices gets; each list has devices of one kind."""
     devices = [one for ones in taken for one in ones]
-    kinds = dict.fromkeys(one.kind for one in devices)
-    chips = [one.number for one in devices if one.kind == "tpu"]
-    nvidia = [str(one.number) for one in devices if one.kind == "nvidia"]
+    kinds = dict.fromkeys(device.kind for device in devices)
+    chips = [device.number for device in devices if device.kind == "tpu"]
+    nvidia = [str(device.number) for device in devices if device.kind == "nvidia"]
     # Of GPUs of Intel all are seen: their programs look through the whole folder.
-    own = [one.path for one in devices if one.kind in ("tpu", "amd")]
+    own = [device.path for device in devices if device.kind in ("tpu", "amd")]
     paths = [*own, *(path for kind in kinds for path in inventory.shared.get(kind, ()))]
     request = {"Driver": "nvidia", "DeviceIDs": nvidia, "Capabilities": [[*inventory.capabilities, "gpu"]]}
     part = 0 < len(chips) < len(inventory.devices.get("tpu", ()))
     return Assigned(
-        ids=tuple(one.id for one in devices),
+        ids=tuple(device.id for device in devices),
         devices=tuple(DeviceMapping(path, path) for path in paths),
         requests=(request,) if nvidia else (),
         groups=inventory.groups if "amd" in kinds else (),
@@ -262,10 +266,10 @@ def _numbered(kind: str, root: Path, folder: str, pattern: str) -> Iterator[Devi
 
 def _nvidia(root: Path) -> Iterator[Device]:
     """The GPUs of NVIDIA, numbered as nvidia-smi numbers them: by their addresses on the PCI bus."""
-    nodes = {one.number: one for one in _numbered("nvidia", root, "dev", r"nvidia(\d+)")}
+    nodes = {device.number: device for device in _numbered("nvidia", root, "dev", r"nvidia(\d+)")}
     told = (path.read_text() for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
     facts = [dict(re.findall(r"^(GPU UUID|Device Minor):\s*(\S+)", text, re.MULTILINE)) for text in told]
-    ordered = [(nodes.pop(int(one.get("Device Minor", -1)), None), one.get("GPU UUID", "")) for one in facts]
+    ordered = [(nodes.pop(int(fact.get("Device Minor", -1)), None), fact.get("GPU UUID", "")) for fact in facts]
     known = [(node, uuid) for node, uuid in ordered if node is not None]
     for number, (node, uuid) in enumerate([*known, *((node, "") for node in nodes.values())]):
         # Where the driver tells nothing, the number of the node is the best guess.
@@ -282,7 +286,7 @@ def _is_tpu(root: Path, group: int) -> bool:
 
 def _rendering(root: Path, kind: str, vendor: str) -> Iterator[Device]:
     """The GPUs of a vendor, in the order of their nodes."""
-    nodes = [one.path for one in _numbered(kind, root, "dev/dri", r"renderD(\d+)")]
+    nodes = [device.path for device in _numbered(kind, root, "dev/dri", r"renderD(\d+)")]
     of_vendor = [path for path in nodes if _vendor(root, Path(path).name) == vendor]
     for number, path in enumerate(of_vendor):
         yield Device(kind, number, path)

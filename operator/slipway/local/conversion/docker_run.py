@@ -28,7 +28,7 @@ class ContainerRequest:
     def api_version(self) -> tuple[int, int]:
         """The lowest version of the Engine API that knows all of it. An older one passes over what it does not know."""
         mounts = self.body.get("HostConfig", {}).get("Mounts", ())
-        since = [_SINCE[key] for one in mounts for part in _OPTIONS for key in one.get(part, ()) if key in _SINCE]
+        since = [_SINCE[key] for mount in mounts for part in _OPTIONS for key in mount.get(part, ()) if key in _SINCE]
         return max(since, default=_OLDEST)
 
 
@@ -81,7 +81,9 @@ def _limits(host: Body) -> Iterator[str]:
     yield from _option("--memory", host.get("Memory"))
     yield from _option("--memory-swap", host.get("MemorySwap"))
     yield from _option("--memory-reservation", host.get("MemoryReservation"))
-    yield from _each("--ulimit", (f"{one['Name']}={one['Soft']}:{one['Hard']}" for one in host.get("Ulimits", ())))
+    yield from _each(
+        "--ulimit", (f"{ulimit['Name']}={ulimit['Soft']}:{ulimit['Hard']}" for ulimit in host.get("Ulimits", ()))
+    )
 
 
 def _rights(host: Body) -> Iterator[str]:
@@ -93,7 +95,7 @@ def _rights(host: Body) -> Iterator[str]:
     if host.get("ReadonlyRootfs"):
         yield "--read-only"
     places = ("PathOnHost", "PathInContainer", "CgroupPermissions")
-    yield from _each("--device", (":".join(one[key] for key in places) for one in host.get("Devices", ())))
+    yield from _each("--device", (":".join(device[key] for key in places) for device in host.get("Devices", ())))
 
 
 def _surroundings(host: Body) -> Iterator[str]:
@@ -106,7 +108,9 @@ def _surroundings(host: Body) -> Iterator[str]:
     yield from _each("--dns-search", host.get("DnsSearch", ()))
     yield from _each("--dns-option", host.get("DnsOptions", ()))
     for port, bindings in host.get("PortBindings", {}).items():
-        yield from _each("--publish", (f"{_address(one['HostIp'])}{one['HostPort']}:{port}" for one in bindings))
+        yield from _each(
+            "--publish", (f"{_address(binding['HostIp'])}{binding['HostPort']}:{port}" for binding in bindings)
+        )
     log = host.get("LogConfig", {})
     yield from _option("--log-driver", log.get("Type"))
     yield from _each("--log-opt", (f"{name}={value}" for name, value in log.get("Config", {}).items()))

@@ -25,7 +25,11 @@ def opening(mounts: Iterable[Mapping[str, Any]], token: bytes | None = None) -> 
     (`PUT /containers/{id}/archive`). Where its root can only be read Docker refuses that: then unpack it in a second
     container, never started, that has the volumes of the first (`VolumesFrom`).
     """
-    places = [one["Target"] for one in mounts if one["Type"] == "volume" and not one.get("Source") and not _open(one)]
+    places = [
+        mount["Target"]
+        for mount in mounts
+        if mount["Type"] == "volume" and not mount.get("Source") and not _open(mount)
+    ]
     if not places:
         return None
     content = io.BytesIO()

@@ -60,7 +60,7 @@ def own_containers(spec: Body) -> Iterator[tuple[Part, Body]]:
 
 def worker_of(spec: Body) -> Body:
     """The container whose end is the end of the pod: the worker, or the driver of a Ray head, which has no worker."""
-    named: dict[str, Body] = {one["name"]: one for one in spec["containers"]}
+    named: dict[str, Body] = {container["name"]: container for container in spec["containers"]}
     return named.get(names.WORKER_CONTAINER) or named[names.DRIVER_CONTAINER]
 
 
@@ -72,7 +72,7 @@ def all_containers(spec: Body) -> Iterator[Body]:
 
 def label(parts: Iterable[Part]) -> str:
     """The value of LABEL_PARTS."""
-    return ",".join(f"{one.kind}:{one.name}" for one in parts)
+    return ",".join(f"{part.kind}:{part.name}" for part in parts)
 
 
 def parts_of(labels: Mapping[str, Any]) -> tuple[Part, ...]:

@@ -25,7 +25,7 @@ def without_kubelet(pod: Body) -> Body:
     volumes = spec.get("volumes")
     if not isinstance(volumes, list) or own not in map(_secret_of, volumes):
         return pod
-    changed = {"volumes": [{"name": TOKEN_VOLUME} if _secret_of(one) == own else one for one in volumes]}
+    changed = {"volumes": [{"name": TOKEN_VOLUME} if _secret_of(volume) == own else volume for volume in volumes]}
     head = is_head(labels)
     for kind in ("containers", "initContainers") if head else ("containers",):
         changed[kind] = [_adapted(one, head=head) for one in spec[kind]]
@@ -44,7 +44,7 @@ def _adapted(container: Body, *, head: bool) -> Body:
     dropped = [kind for kind in _PROBES if head or container.get(kind) == own[kind]]
     kept = {key: value for key, value in container.items() if key not in dropped}
     if isinstance(mounts := container.get("volumeMounts"), list):
-        kept["volumeMounts"] = [_writable(one) for one in mounts]
+        kept["volumeMounts"] = [_writable(mount) for mount in mounts]
     return kept
 
 

@@ -33,7 +33,7 @@ def shared_volumes(pod: Body) -> dict[str, str]:
     if len(everyone) == 1:
         return {}
     mounted = Counter(mount["name"] for one in everyone for mount in one.get("volumeMounts", ()))
-    empty = (one["name"] for one in spec.get("volumes", ()) if set(one) <= {"name", "emptyDir"})
+    empty = (volume["name"] for volume in spec.get("volumes", ()) if set(volume) <= {"name", "emptyDir"})
     holder = SANDBOX.container(pod["metadata"]["name"])
     return {name: f"{holder}:{VOLUMES}/{name}" for name in empty if mounted[name] > 1}
 
@@ -78,7 +78,7 @@ def sandbox(pod: Body, worker: Body, others: Iterable[Body], shared: Iterable[st
 
 def _volume(pod: Body, name: str, refusals: Refusals) -> Body:
     """A mount of the sandbox that makes an empty volume, and keeps it as long as the pod is there."""
-    source = next(one for one in pod["spec"]["volumes"] if one["name"] == name).get("emptyDir") or {}
+    source = next(volume for volume in pod["spec"]["volumes"] if volume["name"] == name).get("emptyDir") or {}
     options: Body = {"NoCopy": True}
     if source.get("medium"):
         options["DriverConfig"] = in_memory(int(amount(source.get("sizeLimit", 0)) or 0))
@@ -108,9 +108,9 @@ def with_volumes(request: ContainerRequest, made: Mapping[str, Any]) -> Containe
         made: the sandbox, as the engine describes it.
     """
     host, name = request.body["HostConfig"], str(made["Name"]).removeprefix("/")
-    volumes = {f"{name}:{one['Destination']}": one["Name"] for one in made.get("Mounts") or () if "Name" in one}
+    volumes = {f"{name}:{mount['Destination']}": mount["Name"] for mount in made.get("Mounts") or () if "Name" in mount}
     mounts = [
-        one | {"Source": volumes.get(one["Source"], one["Source"])} if "Source" in one else one
-        for one in host.get("Mounts", ())
+        mount | {"Source": volumes.get(mount["Source"], mount["Source"])} if "Source" in mount else mount
+        for mount in host.get("Mounts", ())
     ]
     return ContainerRequest(request.name, request.body | {"HostConfig": host | ({"Mounts": mounts} if mounts else {})})

@@ -33,7 +33,7 @@ def security(spec: Body, container: Body, path: str, refusals: Refusals) -> tupl
         "ReadonlyRootfs": own.get("readOnlyRootFilesystem"),
         "SecurityOpt": options,
         "GroupAdd": [str(group) for group in dict.fromkeys(groups)],
-        "Sysctls": {one["name"]: one["value"] for one in of_pod.get("sysctls", ())},
+        "Sysctls": {sysctl["name"]: sysctl["value"] for sysctl in of_pod.get("sysctls", ())},
     }
     return _user(own, of_pod, path, refusals), {name: value for name, value in fields.items() if value}
 

@@ -221,6 +221,6 @@ def in_memory(size: int) -> Body:
 def _holds_others(place: str, container: Body) -> bool:
     """Whether this place is, or holds, the working directory of a container, or holds another mount."""
     inside = f"{posixpath.normpath(place)}/"
-    mounts = (posixpath.normpath(one["mountPath"]) for one in container.get("volumeMounts", ()))
+    mounts = (posixpath.normpath(mount["mountPath"]) for mount in container.get("volumeMounts", ()))
     working_dir = posixpath.normpath(container.get("workingDir") or "/")
     return f"{working_dir}/".startswith(inside) or any(path.startswith(inside) for path in mounts)

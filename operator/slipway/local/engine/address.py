@@ -83,11 +83,11 @@ class Address:
         from docker.utils import kwargs_from_env
 
         if self.context:
-            found = ContextAPI.get_context(self.context)
-            if found is None:
+            context = ContextAPI.get_context(self.context)
+            if context is None:
                 raise ValueError(f"there is no Docker context {self.context}")
-            tls: TLSConfig | None = found.TLSConfig
-            return {"base_url": found.Host} | ({"tls": tls} if tls is not None else {})
+            tls: TLSConfig | None = context.TLSConfig
+            return {"base_url": context.Host} | ({"tls": tls} if tls is not None else {})
         needed = _CERTIFICATES if self.verify else _CERTIFICATES[1:]
         if self.cert_path and (missing := [one for one in needed if not Path(self.cert_path, one).is_file()]):
             raise ValueError(f"there is no {missing[0]} in {self.cert_path}")
@@ -157,7 +157,7 @@ def connected() -> Iterator[APIClient]:
 def _unreachable(address: Address, error: Exception) -> EngineUnavailable:
     causes = list(_causes(error))
     # What an engine answers says more than that it was an error.
-    explained = (str(getattr(one, "explanation", None) or "").strip() for one in causes)
+    explained = (str(getattr(cause, "explanation", None) or "").strip() for cause in causes)
     detail = next(filter(None, explained), str(causes[-1]))
     hint = "Start the engine, or say where it is with DOCKER_HOST."
     if any(isinstance(cause, PermissionError) for cause in causes):

@@ -1,4 +1,4 @@
-"""Hearing of changes of a job's file: by inotify, and where a user has none left by looking again and again.
+"""Watches the file of a job: by inotify, or by reading it every so often where the user has no inotify left.
 
 A user has 128 instances of inotify on many systems, and editors and other jobs take them, too.
 """
@@ -67,7 +67,7 @@ async def news(job: JobFolder, *, logs: bool = False) -> AsyncGenerator[bool, No
 def _version(job: JobFolder) -> tuple[int, int] | None:
     """Another one after each change: a file is replaced as a whole."""
     try:
-        found = job.file.stat()
+        result = job.file.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return result.st_ino, result.st_mtime_ns

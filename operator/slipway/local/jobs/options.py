@@ -50,7 +50,7 @@ class Options:
         """
         if self.without_devices:
             return [NO_DEVICES] * len(bodies)
-        return assign(inventory.chosen(self.gpus), [extended_resources(one) for one in bodies], used)
+        return assign(inventory.chosen(self.gpus), [extended_resources(body) for body in bodies], used)
 
     def to_json(self) -> dict[str, Any]:
         """The options as they are stored with the job."""
@@ -64,7 +64,7 @@ class Options:
             network=stored["network"],
             images=stored["images"],
             ulimits={name: (soft, hard) for name, (soft, hard) in stored["ulimits"].items()},
-            devices=tuple(DeviceMapping(**one) for one in stored["devices"]),
+            devices=tuple(DeviceMapping(**device) for device in stored["devices"]),
             without_devices=stored["without_devices"],
             gpus=GpuChoice(*map(tuple, stored["gpus"].values())) if stored.get("gpus") else WHICHEVER,
             overlaid=stored.get("overlaid", ""),
@@ -75,6 +75,6 @@ class Options:
 def extended_resources(body: Body) -> dict[str, str]:
     """The devices that a pod asks for, by the name of the extended resource."""
     limits: dict[str, Any] = {}
-    for one in body["spec"]["containers"]:
-        limits |= one.get("resources", {}).get("limits", {})
+    for container in body["spec"]["containers"]:
+        limits |= container.get("resources", {}).get("limits", {})
     return {name: str(value) for name, value in limits.items() if "/" in name}

@@ -104,7 +104,7 @@ class Applier:
 
         The program is not to blame, and another try would fail as soon: they are created again after a while.
         """
-        lacking = {one: why for one in self._world.pods if (why := self._world.host(one).without_port)}
+        lacking = {pod: why for pod in self._world.pods if (why := self._world.host(pod).without_port)}
         if not lacking:
             return
         job = read(self._folder.read())
@@ -119,12 +119,12 @@ class Applier:
     def _write(self, plan: Plan, job: Job) -> Job:
         """Write what the plan says of the job, and return it as it is then."""
         patch = status_patch(job, plan.status) if plan.status != job.status else {}
-        kept = [one for action in plan.before if isinstance(action, KeepHistory) for one in action.attempts]
+        kept = [attempt for action in plan.before if isinstance(action, KeepHistory) for attempt in action.attempts]
         if patch:
             self._world.writes(job, plan.status)
         # The Events are written with the status, so what the one before says has been told.
-        told = () if job.status_problem else news(cursor_of(job.status), plan.status, job.spec, job.site)
-        if not (patch or kept or told):
+        records = () if job.status_problem else news(cursor_of(job.status), plan.status, job.spec, job.site)
+        if not (patch or kept or records):
             return job
         at = self._world.clock()
         with self._folder.changing(job.resource_version) as body:
@@ -135,11 +135,11 @@ class Applier:
                 if all(known["number"] != one.number for known in body["local"]["history"])
             ]
             body["local"]["engineSeen"] = at.isoformat()
-            _tell(body["local"]["events"], told, plan.status, at)
+            _tell(body["local"]["events"], records, plan.status, at)
         if patch:
             self._world.status_written = at
-        for one in told:
-            log.info("%s: %s", one.reason, one.message)
+        for record in records:
+            log.info("%s: %s", record.reason, record.message)
         return read(body, job)
 
     def _act(self, action: Action, job: Job) -> bool:
@@ -182,11 +182,11 @@ class Applier:
 
 def _tell(events: list[dict[str, Any]], told: Iterable[EventRecord], status: SliceJobStatus, at: datetime) -> None:
     """Add Events to those of the job; what was said of an attempt already is not said again."""
-    for one in told:
+    for record in told:
         entry = {
-            "reason": one.reason,
-            "message": one.message,
-            "type": "Warning" if one.warning else "Normal",
+            "reason": record.reason,
+            "message": record.message,
+            "type": "Warning" if record.warning else "Normal",
             "attempt": status.attempt,
         }
         if not any(entry.items() <= known.items() for known in events):

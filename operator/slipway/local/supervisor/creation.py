@@ -101,8 +101,8 @@ class Creator:
         sandbox, *rest = requests
         self._create_one(sandbox, job)
         made = self._containers.inspect(sandbox.name) if rest else None
-        for one in rest:
-            self._create_one(with_volumes(one, made) if made is not None else one, job)
+        for request in rest:
+            self._create_one(with_volumes(request, made) if made is not None else request, job)
 
     def _create_one(self, request: ContainerRequest, job: Job) -> None:
         name, body = request.name, request.body
@@ -157,7 +157,7 @@ class Creator:
 
     def _check_images(self, bodies: Iterable[Body]) -> None:
         """Images are named by the ids that they had when the job was submitted: all attempts run the same."""
-        asked = {one["image"] for body in bodies for one in all_containers(body["spec"])}
+        asked = {container["image"] for body in bodies for container in all_containers(body["spec"])}
         for reference in asked:
             known = self._options.images.get(reference)
             if known is None or image_id(self._containers.api, known) is None:
@@ -173,10 +173,10 @@ class Creator:
     def _used(self) -> dict[str, str]:
         """The devices that containers of any job have, and which job that is."""
         found: dict[str, str] = {}
-        for one in self._containers.of_all_jobs():
-            labels = one["Labels"]
+        for job in self._containers.of_all_jobs():
+            labels = job["Labels"]
             devices = ids_of(labels.get(LABEL_DEVICES, ""))
-            if devices and self._holds_devices(one["Id"], one["State"]):
+            if devices and self._holds_devices(job["Id"], job["State"]):
                 found |= dict.fromkeys(devices, labels.get(names.LABEL_JOB_NAME, ""))
         return found
 

@@ -143,8 +143,8 @@ THIS: Final = Machine()
 
 def at_once(pool: Executor, work: Callable[[T], R], things: Iterable[T]) -> list[R]:
     """Do it for all things at once; the first error is raised when all are done."""
-    done = [pool.submit(work, one) for one in things]
-    errors = [error for one in done if (error := one.exception()) is not None]
+    done = [pool.submit(work, thing) for thing in things]
+    errors = [error for future in done if (error := future.exception()) is not None]
     if errors:
         raise errors[0]
-    return [one.result() for one in done]
+    return [future.result() for future in done]

@@ -55,7 +55,7 @@ class Joining:
         """Seconds until the next question, or the next look for an answer; None when no head waits."""
         if not self._asked:
             return None
-        if any(one.command is not None for one in self._asked.values()):
+        if any(question.command is not None for question in self._asked.values()):
             return ANSWERS_SOON.total_seconds()
-        first = min(one.at for one in self._asked.values())
+        first = min(question.at for question in self._asked.values())
         return max(0.0, (first + ASK_AGAIN - self._clock()).total_seconds())

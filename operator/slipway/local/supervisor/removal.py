@@ -64,9 +64,9 @@ class Remover:
         self._forget(one for one in finished if one in self._world.pods)
 
     def _forget(self, removals: Iterable[str]) -> None:
-        for one in removals:
-            del self._removals[one]
-            self._world.not_deleting(one)
+        for removal in removals:
+            del self._removals[removal]
+            self._world.not_deleting(removal)
 
     def remove_broken(self) -> bool:
         """Remove hosts of which somebody has removed a part; returns whether there were any.
@@ -74,7 +74,7 @@ class Remover:
         What is left of one whose worker is gone may run, and what the worker of another needs does not run.
         """
         left = self._world.leftovers
-        broken = [one for one in self._world.pods if one not in self._removals and self._world.host(one).broken]
+        broken = [pod for pod in self._world.pods if pod not in self._removals and self._world.host(pod).broken]
         for found in left:
             log.info("%s is removed: it has no worker", found["Name"])
             self._containers.remove(found["Id"])
@@ -85,12 +85,12 @@ class Remover:
 
     def end_sidecars(self) -> None:
         """Have sidecars stopped that nobody needs any more, as kubelets do."""
-        for one in self._world.pods:
-            if one in self._removals or (one in self._ends and not self._ends[one].done()):
+        for pod in self._world.pods:
+            if pod in self._removals or (pod in self._ends and not self._ends[pod].done()):
                 continue
-            host = self._world.host(one)
+            host = self._world.host(pod)
             if host.over and host.running(Kind.SIDECAR, Kind.SANDBOX):
-                self._ends[one] = self._pool.submit(self._end_sidecars, host, self._own_grace(one, None))
+                self._ends[pod] = self._pool.submit(self._end_sidecars, host, self._own_grace(pod, None))
 
     def _end_sidecars(self, host: Host, grace: float) -> None:
         """Stop them one after another, within so many seconds, and in the end the sandbox."""

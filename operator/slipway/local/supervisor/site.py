@@ -32,18 +32,18 @@ def site(written: SliceJobSpec) -> Profile:
     run nobody knows, nor how long a Ray cluster takes until all workers have joined, so these have the time of a
     cluster to start.
     """
-    found = _machine()
+    profile = _machine()
     of_user = written.workspace is not None and os.getuid() != 0
     prepares = written.ray is not None or bool(template_spec(written).get("initContainers"))
     if not of_user and not prepares:
-        return found
+        return profile
     given: dict[str, Any] = {"termination_grace_period_seconds": GRACE_SECONDS}
     if not prepares:
-        given["timeouts"] = found.spec.defaults.timeouts
+        given["timeouts"] = profile.spec.defaults.timeouts
     if of_user:
         user = {"runAsUser": os.getuid(), "runAsGroup": os.getgid()}
         given["pod_security_context"] = Passthrough.model_validate(user)
-    return replace(found, spec=found.spec.model_copy(update={"defaults": Defaults(**given)}))
+    return replace(profile, spec=profile.spec.model_copy(update={"defaults": Defaults(**given)}))
 
 
 @lru_cache(maxsize=1)

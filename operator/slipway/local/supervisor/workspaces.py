@@ -28,7 +28,7 @@ def make_directories(api: APIClient, pod: Body) -> None:
     for container in pod["spec"].get("initContainers", ()):
         if container["name"] != names.WORKSPACE_CONTAINER:
             continue
-        seen_at = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+        seen_at = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
         for order in json.loads(container["command"][-1]):
             try:
                 there = {"root": _folder(api, pod, seen_at[order["root"]])}

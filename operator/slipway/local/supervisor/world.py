@@ -1,4 +1,4 @@
-"""What is known of one job on its engine, put together for one decision."""
+"""The snapshot of one job on its engine, put together for one decision."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -149,7 +149,7 @@ class World:
         self._destroyed[container] = at
 
     def _looked_at(self, containers: Iterable[str]) -> dict[str, Inspected]:
-        found = {one: self.containers.inspect(one) for one in containers}
+        found = {container: self.containers.inspect(container) for container in containers}
         return {one: self._noted(known) for one, known in found.items() if known is not None}
 
     def _removed_after_all(self, news: dict[str, Inspected]) -> set[str]:
@@ -166,10 +166,10 @@ class World:
 
     def _date_removals(self) -> None:
         for one, at in tuple(self._destroyed.items()):
-            known = self._vanished.get(one)
-            if known is not None and at < known.at:
-                removed = None if known.removed_at is None else at
-                self._vanished[one] = replace(known, at=at, removed_at=removed)
+            vanished = self._vanished.get(one)
+            if vanished is not None and at < vanished.at:
+                removed = None if vanished.removed_at is None else at
+                self._vanished[one] = replace(vanished, at=at, removed_at=removed)
             if one not in self._seen:
                 del self._destroyed[one]
 
@@ -236,7 +236,7 @@ class World:
         about = Circumstances(
             node=self.machine.name,
             tail=self.containers.tail(container) if failed else "",
-            tails={one: self.containers.tail(one) for one in host.last_words},
+            tails={word: self.containers.tail(word) for word in host.last_words},
             joined=container in self.joining.joined,
             deletion=self.deletions.get(container),
             removed=self._removed,
@@ -250,9 +250,9 @@ class World:
         node, at = self.machine.name, self._observed
         attempt = job.status.attempt
         self._vanished = {
-            uid: one
-            for uid, one in self._vanished.items()
-            if not job.status.final and (attempt is None or one.pod.attempt >= attempt)
+            uid: vanished
+            for uid, vanished in self._vanished.items()
+            if not job.status.final and (attempt is None or vanished.pod.attempt >= attempt)
         }
         rejection = self.rejection[1] if self.rejection and self.rejection[0] == job.generation else None
         uids = frozenset(self._deleted[1]) if self._deleted[0] == attempt else frozenset()

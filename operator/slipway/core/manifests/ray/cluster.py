@@ -121,7 +121,9 @@ def _ray_container(peers: Peers, ray: Ray, hardware: Hardware, container: Body) 
     if ray.args is not None:
         own.append(literal("SLIPWAY_ARGS", json.dumps(ray.args)))
     for_all = {one["name"]: one for one in container.get("env", ())}
-    given = for_all | {one.name: one.model_dump(by_alias=True, exclude_none=True) for one in ray.head.env}
+    given = for_all | {
+        variable.name: variable.model_dump(by_alias=True, exclude_none=True) for variable in ray.head.env
+    }
     ports = (names.RAY_GCS_PORT, names.RAY_DASHBOARD_PORT, names.RAY_CLIENT_PORT)
     gcs, dashboard, client = (str(port) for port in ports)
     return {

@@ -35,11 +35,11 @@ def follow(draft: Draft) -> None:
         return
     if _end_hopeless(draft):
         return
-    found = _hold_up(draft)
-    lacks_image = found is not None and found.ending is IMAGE_UNAVAILABLE
+    hold_up = _hold_up(draft)
+    lacks_image = hold_up is not None and hold_up.ending is IMAGE_UNAVAILABLE
     if draft.status.image_wait_since is not None and not lacks_image and _image_came(draft):
         draft.update(image_wait_since=None)
-    if found is None:
+    if hold_up is None:
         if attempt.held_time is not None and attempt.unheld_time is None:
             draft.update_attempt(unheld_time=draft.now)
         return
@@ -48,7 +48,7 @@ def follow(draft: Draft) -> None:
     if lacks_image and draft.status.image_wait_since is None:
         bound = (pod.bound_at for pod in draft.seen.live.values() if pod.bound_at is not None)
         draft.update(image_wait_since=max(bound, default=draft.now))
-    _release(draft, found)
+    _release(draft, hold_up)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class _HoldUp:
 
 
 def _hold_up(draft: Draft) -> _HoldUp | None:
-    found = trouble(draft)
-    if found is not None and (ending := _ending(found.reason)) is not None:
-        return _HoldUp(ending, f"{brief(found.message, draft.hiding)}; {found.next_step}")
+    explanation = trouble(draft)
+    if explanation is not None and (ending := _ending(explanation.reason)) is not None:
+        return _HoldUp(ending, f"{brief(explanation.message, draft.hiding)}; {explanation.next_step}")
     if not _with_nodes(draft):
         return None
     refused = wait_for_nodes.refusal(draft)
@@ -103,37 +103,37 @@ def _has_image(pod: Pod) -> bool:
 def _end_hopeless(draft: Draft) -> bool:
     """End the attempt as a failure when a pod waits for what can never be."""
     for place, pod in draft.seen.late:
-        found = kubelet.hopeless(pod, draft.spec.image or "")
-        if found is not None:
-            end_as(draft, _never(draft, place, pod, found))
+        explanation = kubelet.hopeless(pod, draft.spec.image or "")
+        if explanation is not None:
+            end_as(draft, _never(draft, place, pod, explanation))
             return True
     return False
 
 
-def _never(draft: Draft, place: Place, pod: Pod, found: Explanation) -> Evidence:
-    said = brief(found.message, draft.hiding)
+def _never(draft: Draft, place: Place, pod: Pod, explanation: Explanation) -> Evidence:
+    said = brief(explanation.message, draft.hiding)
     return Evidence(
         ending=CANNOT_START,
         time=draft.now,
-        message=f"{place.words} (pod {pod.metadata.name}) could not start: {said}; {found.next_step}",
+        message=f"{place.words} (pod {pod.metadata.name}) could not start: {said}; {explanation.next_step}",
         place=place,
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
     )
 
 
-def _release(draft: Draft, found: _HoldUp) -> None:
+def _release(draft: Draft, hold_up: _HoldUp) -> None:
     attempt = draft.active
     if attempt is None or attempt.held_time is None or not draft.reached(attempt.held_time + HOLD):
         return
-    if found.ending is IMAGE_UNAVAILABLE and (late := start_timeout.image_timeout(draft)) is not None:
+    if hold_up.ending is IMAGE_UNAVAILABLE and (late := start_timeout.image_timeout(draft)) is not None:
         if start_timeout.looked(draft, attempt.held_time + HOLD):
             end_as(draft, late)
         return
-    if found.ending is not IMAGE_UNAVAILABLE and wait_for_nodes.waited_enough(draft, attempt):
+    if hold_up.ending is not IMAGE_UNAVAILABLE and wait_for_nodes.waited_enough(draft, attempt):
         limit = f"timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s)"
-        wait_for_nodes.give_up(draft, f"the job could not start within {limit}: {found.words}", found.ending)
+        wait_for_nodes.give_up(draft, f"the job could not start within {limit}: {hold_up.words}", hold_up.ending)
         return
     held = f"{_with_nodes(draft)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s in vain"
-    end_at_once(draft, found.ending, f"{held}: {found.words}")
+    end_at_once(draft, hold_up.ending, f"{held}: {hold_up.words}")
     begin_when_possible(draft)

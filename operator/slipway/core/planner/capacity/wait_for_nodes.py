@@ -76,11 +76,11 @@ def refusal(draft: Draft) -> Rejection | None:
 
 def _unscheduled(draft: Draft, words: str) -> Shortage:
     count = f"{len(draft.seen.unscheduled)} of {len(draft.seen.wanted)} pods cannot be scheduled"
-    found = of_scheduler(words, draft.spec.image or "")
-    if found is None:
+    explanation = of_scheduler(words, draft.spec.image or "")
+    if explanation is None:
         return Shortage(Phase.WAITING_FOR_CAPACITY, UNSCHEDULABLE, f"{count}: {words}")
-    phase = Phase.PENDING if found.reason in WAIT_FOR_USER else Phase.WAITING_FOR_CAPACITY
-    return Shortage(phase, found.reason, f"{count}: {found.message}; {found.next_step}")
+    phase = Phase.PENDING if explanation.reason in WAIT_FOR_USER else Phase.WAITING_FOR_CAPACITY
+    return Shortage(phase, explanation.reason, f"{count}: {explanation.message}; {explanation.next_step}")
 
 
 def explained(draft: Draft, short: Shortage) -> Shortage:
@@ -99,7 +99,7 @@ def explained(draft: Draft, short: Shortage) -> Shortage:
 def _of_pools(draft: Draft, short: Shortage) -> Shortage:
     snapshot = draft.snapshot
     refusals = (pod.condition("PodScheduled", "False") for pod in draft.seen.unscheduled)
-    dates = (one.last_transition_time for one in refusals if one is not None)
+    dates = (condition.last_transition_time for condition in refusals if condition is not None)
     view = View(
         job=draft.job,
         settings=snapshot.settings,
@@ -107,7 +107,7 @@ def _of_pools(draft: Draft, short: Shortage) -> Shortage:
         tenants=snapshot.pools.tenants,
         tpu_pools=snapshot.pools.tpu_pools,
         slices=draft.granted,
-        refused_at=max((one for one in dates if one is not None), default=draft.now),
+        refused_at=max((date for date in dates if date is not None), default=draft.now),
         now=draft.now,
         standing=_standing(draft, short),
         waiting=0 if any(pod.is_head for pod in draft.seen.unscheduled) else len(draft.seen.unscheduled),
@@ -204,9 +204,9 @@ def _placed(draft: Draft) -> int:
     missing = {pod.place for pod in draft.seen.unscheduled} | draft.seen.absent
     if draft.hardware.own_pool:
         return draft.granted - len({place.slice for place in missing - {HEAD}})
-    found = draft.seen.wanted - missing - {HEAD}
+    places = draft.seen.wanted - missing - {HEAD}
     for_head = HEAD in missing and not draft.hardware.resources()
-    return (len(found) - for_head) // draft.resolved.hosts
+    return (len(places) - for_head) // draft.resolved.hosts
 
 
 def _fewer(draft: Draft) -> int:

@@ -68,14 +68,14 @@ def _oom(facts: Facts) -> str | None:
 
 
 def _disrupted(facts: Facts) -> str | None:
-    found = facts.disruption
-    if found is None:
+    condition = facts.disruption
+    if condition is None:
         return None
     # Pods are collected long after their machine was lost.
-    late = facts.lost_late if found.reason == POD_GC else facts.after_attempt_end(facts.disrupted_at)
+    late = facts.lost_late if condition.reason == POD_GC else facts.after_attempt_end(facts.disrupted_at)
     if late:
         return None
-    return f"was disrupted: {found.reason}"
+    return f"was disrupted: {condition.reason}"
 
 
 def _queue(facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""What is known of one pod when its end is judged: its container, its node, its deletion."""
+"""What the API server shows of one pod when its end is judged: its container, its Node, its deletion."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -157,9 +157,9 @@ class Facts:
     @property
     def disruption(self) -> PodCondition | None:
         """The DisruptionTarget condition, if it was set before the container terminated by itself."""
-        found = self.pod.condition("DisruptionTarget")
-        told_late = found is not None and (found.reason == _BY_KUBELET or self._cut_short(found))
-        return found if told_late else self._before_end(found)
+        condition = self.pod.condition("DisruptionTarget")
+        told_late = condition is not None and (condition.reason == _BY_KUBELET or self._cut_short(condition))
+        return condition if told_late else self._before_end(condition)
 
     def _cut_short(self, disruption: PodCondition) -> bool:
         """Whether its program exited 0 and its machine was gone before the kubelet had set the phase.
@@ -175,9 +175,9 @@ class Facts:
     @property
     def disrupted_at(self) -> datetime | None:
         """When the disruption began, as far as dates tell."""
-        found, end = self.disruption, self.end
-        since = found.last_transition_time if found is not None else None
-        if found is None or found.reason != _BY_KUBELET or end is None:
+        condition, end = self.disruption, self.end
+        since = condition.last_transition_time if condition is not None else None
+        if condition is None or condition.reason != _BY_KUBELET or end is None:
             return since
         # By the clock of a kubelet that is ahead, what ended the attempt seems to come after that.
         ended = self.we_deleted_since if self.is_root else None
@@ -191,8 +191,8 @@ class Facts:
     @property
     def disrupted_by_machine(self) -> bool:
         """Whether the disruption followed from an earlier failure of the node."""
-        found = self.disruption or self.queue_eviction
-        return bool(self.node_trouble) or (found is not None and found.reason.endswith(_AFTER_A_MACHINE))
+        condition = self.disruption or self.queue_eviction
+        return bool(self.node_trouble) or (condition is not None and condition.reason.endswith(_AFTER_A_MACHINE))
 
     @property
     def deleted_by_others(self) -> datetime | None:

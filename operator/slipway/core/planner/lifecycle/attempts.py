@@ -76,10 +76,10 @@ def _end_once_sure(draft: Draft) -> bool:
     return bool(evidence)
 
 
-def _is_sure(draft: Draft, one: Evidence) -> bool:
-    if one.absent_since is not None:
-        return draft.may(Step.END_BY_ABSENCE, one.absent_since)
-    pod = draft.seen.live.get(one.place)
+def _is_sure(draft: Draft, evidence: Evidence) -> bool:
+    if evidence.absent_since is not None:
+        return draft.may(Step.END_BY_ABSENCE, evidence.absent_since)
+    pod = draft.seen.live.get(evidence.place)
     if pod is None or pod.ended:
         return True
     ran = seen_running(draft.snapshot, draft.active, draft.now) if draft.active is not None else None
@@ -118,9 +118,8 @@ def _give_up_unwitnessed(draft: Draft) -> bool:
     if attempt is None or not absent or not draft.reached(attempt.start_time):
         return bool(absent)
     listed = ", ".join(pod_name(draft.job.name, attempt.number, place) for place in absent[:3])
-    message = (
-        f"{len(absent)} pod(s) are missing beside hosts that are done, and it is unknown whether they ever ran: {listed}"
-    )
+    missing = f"{len(absent)} pod(s) are missing beside hosts that are done"
+    message = f"{missing}, and it is unknown whether they ever ran: {listed}"
     end_at_once(draft, UNWITNESSED, message)
     return True
 
@@ -164,7 +163,7 @@ def _record_running(draft: Draft) -> bool:
     if draft.starting is not None and draft.seen.all_started:
         # A kubelet whose clock is ahead dates the run of its worker later. None has been started a second time yet.
         runs = (pod.run_since for pod in draft.seen.live.values() if pod.started)
-        draft.update_attempt(running_time=max((draft.now, *(one for one in runs if one not in (None, NEVER)))))
+        draft.update_attempt(running_time=max((draft.now, *(run for run in runs if run not in (None, NEVER)))))
         draft.update(image_wait_since=None)
     return draft.starting is None
 
@@ -224,7 +223,7 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
     """The first cause among the evidence seen now and the evidence recorded when the attempt ended."""
     attempt = draft.attempt
     assert attempt is not None
-    fresh = {one.place: one for one in draft.seen.evidence}
+    fresh = {evidence.place: evidence for evidence in draft.seen.evidence}
     noted = recorded(attempt)
     if noted is None:
         return first_cause(fresh.values())

@@ -110,19 +110,19 @@ def next_try(status: SliceJobStatus, spec: SliceJobSpec, *, contested: bool = Fa
 
 def releases(status: SliceJobStatus) -> int:
     """How often the job has released what it held since its last attempt that ran, or since its beginning."""
-    ran = next((one.number for one in tries(status.attempts[1:])), -1)
+    ran = next((attempt.number for attempt in tries(status.attempts[1:])), -1)
     released = (status.attempt or 0) - ran
     return min(released if status.attempt_ended else released - 1, MOST_DOUBLINGS)
 
 
 def _delay(last: Attempt, recent: list[Attempt], spec: SliceJobSpec) -> int:
-    alike = _in_a_row(recent, lambda one: one.cause == last.cause)
+    alike = _in_a_row(recent, lambda attempt: attempt.cause == last.cause)
     match ending_of(last).delay:
         case Delay.BACKOFF:
             backoff = spec.retries.backoff
             return min(backoff.max_seconds, backoff.initial_seconds << min(alike - 1, 20))
         case Delay.STARTED:
-            return _nth(UNSTARTED_DELAYS, _in_a_row(recent, lambda one: _unstarted(one, last.cause)))
+            return _nth(UNSTARTED_DELAYS, _in_a_row(recent, lambda attempt: _unstarted(attempt, last.cause)))
         case Delay.REPAIR:
             return _nth(INFRASTRUCTURE_DELAYS, alike)
         case Delay.PAUSE:

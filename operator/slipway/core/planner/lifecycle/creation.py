@@ -69,8 +69,8 @@ def _old_host_lists(draft: Draft, attempt: Attempt) -> tuple[DeleteHostLists, ..
     ran = max((one.number for one in draft.status.attempts[1:] if one.running_time is not None), default=0)
     numbers = range(max(ran, attempt.number - MOST_UNSERVED), attempt.number)
     slices = range(draft.spec.most_slices)
-    before = (Peers(draft.job, one, len(slices), draft.resolved) for one in numbers)
-    found = tuple(one.host_list(index) for one in before if one.have_host_lists for index in slices)
+    before = (Peers(draft.job, number, len(slices), draft.resolved) for number in numbers)
+    found = tuple(peers.host_list(index) for peers in before if peers.have_host_lists for index in slices)
     return (DeleteHostLists(found),) if found else ()
 
 
@@ -85,8 +85,8 @@ def _pause(draft: Draft, refused: Rejection) -> timedelta:
 
 def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     """The actions that create missing pods, at most so many at once, and before them the objects that they need."""
-    seen = draft.seen
-    if attempt.running_time is not None or not seen.absent or seen.unwitnessed:
+    observation = draft.seen
+    if attempt.running_time is not None or not observation.absent or observation.unwitnessed:
         return ()
     if draft.problem is not None:
         draft.blocked = Blocker(draft.problem.reason, draft.problem.message)
@@ -98,15 +98,15 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         end_at_once(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")
         draft.wake(draft.now)
         return ()
-    if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
+    if observation.foreign or any(pod.attempt != attempt.number for pod in observation.may_run):
         return ()
-    if not (seen.begun_by_this_process or draft.admitted_still()):
+    if not (observation.begun_by_this_process or draft.admitted_still()):
         return ()
-    if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
+    if draft.hardware.own_pool and not observation.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
         # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
         return ()
     peers = draft.peers(attempt.number)
-    most = MAX_CREATES if seen.live or not peers.has_several_services else FIRST_CREATES
+    most = MAX_CREATES if observation.live or not peers.has_several_services else FIRST_CREATES
     places = recreation.places(draft)[:most]
     if not places:
         return ()
@@ -141,15 +141,15 @@ def _unchecked_services(draft: Draft, peers: Peers) -> tuple[Body, ...]:
         return ()
     services = draft.runtime.services(peers)
     checked = first_of_each_role(services)
-    return tuple(one for one in services if one not in checked)
+    return tuple(service for service in services if service not in checked)
 
 
 def first_of_each_role(services: Collection[Body]) -> tuple[Body, ...]:
     """Of these Services: what the API server says of the first holds for the others, but for their names."""
     found: dict[str | None, Body] = {}
-    for one in services:
+    for service in services:
         # Where workers have several, these select by a label of their own.
-        found.setdefault(one["spec"]["selector"].get(names.LABEL_ROLE), one)
+        found.setdefault(service["spec"]["selector"].get(names.LABEL_ROLE), service)
     return tuple(found.values())
 
 

@@ -67,7 +67,7 @@ def orphaned(draft: Draft) -> int:
 def _orphans(draft: Draft) -> Iterator[datetime]:
     """By when the containers of each pod that was removed before its kubelet reported an end have terminated."""
     grace = timedelta(seconds=draft.resolved.grace_period_seconds) + LATE
-    snapshot, seen, attempt = draft.snapshot, draft.seen, draft.attempt
+    snapshot, observation, attempt = draft.snapshot, draft.seen, draft.attempt
     for lost in (*snapshot.vanished, *snapshot.vanished_foreign):
         pod = lost.pod
         own = timedelta(seconds=pod.spec.termination_grace_period_seconds) + LATE
@@ -79,11 +79,14 @@ def _orphans(draft: Draft) -> Iterator[datetime]:
         if draft.now < due and _is_orphan(draft, pod):
             yield due
     yield from _being_collected(draft, max(grace, FORCED + LATE))
-    if not snapshot.deleted_here.complete or seen.begun_by_this_process or attempt is None or attempt.end_time is None:
+    if attempt is None or attempt.end_time is None:
+        return
+    if not snapshot.deleted_here.complete or observation.begun_by_this_process:
         return
     # Pods that were removed before this process saw them: by its clock they were gone when the attempt ended.
-    known = seen.succeeded | {lost.pod.place for lost in snapshot.vanished if lost.pod.attempt == attempt.number}
-    yield from (attempt.end_time + grace for _ in seen.absent - known)
+    vanished = {lost.pod.place for lost in snapshot.vanished if lost.pod.attempt == attempt.number}
+    places = observation.succeeded | vanished
+    yield from (attempt.end_time + grace for _ in observation.absent - places)
 
 
 def _being_collected(draft: Draft, grace: timedelta) -> Iterator[datetime]:
@@ -99,8 +102,8 @@ def _being_collected(draft: Draft, grace: timedelta) -> Iterator[datetime]:
 
 def _collected_since(pod: Pod) -> datetime | None:
     """When the pod garbage collector set the phase; None where it has not."""
-    found = pod.condition("DisruptionTarget")
-    return found.last_transition_time if found is not None and found.reason == POD_GC else None
+    condition = pod.condition("DisruptionTarget")
+    return condition.last_transition_time if condition is not None and condition.reason == POD_GC else None
 
 
 def end_unreported(pod: Pod) -> bool:
@@ -160,8 +163,8 @@ def _ends_by_itself(draft: Draft, pod: Pod) -> bool:
 def _programs_ended(pod: Pod) -> bool:
     """Whether all containers have terminated; the kubelet is yet to set the phase, or to stop sidecars before that."""
     containers = pod.status.container_statuses
-    sidecars = any(one.state.running for one in pod.status.init_container_statuses)
-    return pod.ending or (sidecars and bool(containers) and all(one.state.terminated for one in containers))
+    sidecars = any(status.state.running for status in pod.status.init_container_statuses)
+    return pod.ending or (sidecars and bool(containers) and all(container.state.terminated for container in containers))
 
 
 def _patience(draft: Draft, pod: Pod) -> timedelta:
@@ -280,7 +283,7 @@ def overdue(draft: Draft) -> str:
     listed = ", ".join(f"{pod.metadata.name} on node {pod.spec.node_name or 'none'}" for pod in late[:5])
     more = f" and {len(late) - 5} more" if len(late) > 5 else ""
     return (
-        f"{len(late)} pod(s) have not terminated: {listed}{more}. Their containers may still run, so nothing new is started; "
-        "once their machine is known to be off: "
+        f"{len(late)} pod(s) have not terminated: {listed}{more}. Their containers may still run, so nothing new is "
+        "started; once their machine is known to be off: "
         f"kubectl taint nodes NODE {names.TAINT_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     )

@@ -59,6 +59,6 @@ def words(draft: Draft, waiting: Iterable[Place]) -> str:
     gone, number = sorted(waiting), draft.attempt.number if draft.attempt is not None else 0
     return (
         f"{len(gone)} of {len(draft.seen.wanted)} pods were deleted before they had a node, "
-        f"for example {pod_name(draft.job.name, number, gone[0])}; find out who deletes them: a controller, or a policy of the "
-        "cluster"
+        f"for example {pod_name(draft.job.name, number, gone[0])}; find out who deletes them: a controller, or a "
+        "policy of the cluster"
     )

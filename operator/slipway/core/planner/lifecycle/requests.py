@@ -70,5 +70,5 @@ def _time_to_live(job: Job, status: SliceJobStatus) -> int | None:
     if status.resolved is None:
         # It was cancelled before it was accepted, and nothing was recorded.
         return job.spec.ttl_seconds_after_finished
-    said = (one.value or "" for one in status.resolved.defaults or () if one.field == _TIME_TO_LIVE)
+    said = (default.value or "" for default in status.resolved.defaults or () if default.field == _TIME_TO_LIVE)
     return next((int(value) for value in said if value.isdecimal()), None)

@@ -24,8 +24,8 @@ def waits_for(job: Job) -> str:
     """What a job waits for that another could release: `nodes`, `quota`, or nothing."""
     if job.status.phase is not Phase.WAITING_FOR_CAPACITY:
         return ""
-    known = job.status.condition(ConditionType.CAPACITY_AVAILABLE)
-    reason = known.reason if known is not None else None
+    condition = job.status.condition(ConditionType.CAPACITY_AVAILABLE)
+    reason = condition.reason if condition is not None else None
     return QUOTA if reason == QUOTA_EXCEEDED else NODES
 
 

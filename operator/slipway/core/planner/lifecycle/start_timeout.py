@@ -43,9 +43,9 @@ def image_timeout(draft: Draft) -> Evidence | None:
 def _late(draft: Draft, late: Sequence[tuple[Place, Pod]], how: str) -> Evidence:
     place, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
     reason, words = waiting_for(pod)
-    if reason == CREATING and (found := trouble(draft)) is not None:
+    if reason == CREATING and (explanation := trouble(draft)) is not None:
         # The kubelet says it in Events only.
-        reason, words = found.reason, found.message
+        reason, words = explanation.reason, explanation.message
     return Evidence(
         ending=SANDBOX_FAILED if reason == SANDBOX_FAILED.reason else START_TIMEOUT,
         time=draft.now,
@@ -59,13 +59,14 @@ def _late(draft: Draft, late: Sequence[tuple[Place, Pod]], how: str) -> Evidence
 
 def _start_clock(draft: Draft) -> datetime | None:
     """From when on timeouts.startSeconds count; None while they do not."""
-    attempt, seen = draft.active, draft.seen
-    if attempt is None or seen.unscheduled or seen.absent or not seen.late or not draft.resolved.start_seconds:
+    attempt, observation = draft.active, draft.seen
+    waiting = observation.unscheduled or observation.absent
+    if attempt is None or waiting or not observation.late or not draft.resolved.start_seconds:
         return None
     # A Ray head waits for the worker that was scheduled last, as programs wait for their peers.
-    bound = max((pod.bound_at for pod in seen.live.values() if pod.bound_at), default=None)
-    found = trouble(draft)
-    if bound is None or (found is not None and found.reason in WAIT_FOR_USER):
+    bound = max((pod.bound_at for pod in observation.live.values() if pod.bound_at), default=None)
+    explanation = trouble(draft)
+    if bound is None or (explanation is not None and explanation.reason in WAIT_FOR_USER):
         return None
     if draft.snapshot.served != attempt.number:
         # Without the Services the pods do not find each other.

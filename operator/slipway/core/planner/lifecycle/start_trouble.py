@@ -24,9 +24,9 @@ REPEATED: Final = timedelta(seconds=150)
 def trouble(draft: Draft) -> Explanation | None:
     """What keeps the first pod from starting that has trouble; None when none is known to have any."""
     image = draft.spec.image or ""
-    found = explain((pod for _, pod in draft.seen.late), image)
-    if found is not None:
-        return found
+    explanation = explain((pod for _, pod in draft.seen.late), image)
+    if explanation is not None:
+        return explanation
     quiet = next((pod for _, pod in draft.seen.late if _is_quiet(draft, pod)), None)
     return _by_events(draft, quiet, image) if quiet is not None else None
 
@@ -45,9 +45,10 @@ def _is_quiet(draft: Draft, pod: Pod) -> bool:
 def _by_events(draft: Draft, pod: Pod, image: str) -> Explanation | None:
     events, read = _events(draft, pod), draft.snapshot.pod_events.get(pod.metadata.uid)
     for event in events:
-        found = of_event(event.reason, event.message, image)
-        if found is not None and read is not None and event.time is not None and event.time >= read.read_at - REPEATED:
-            return found
+        explanation = of_event(event.reason, event.message, image)
+        recent = read is not None and event.time is not None and event.time >= read.read_at - REPEATED
+        if explanation is not None and recent:
+            return explanation
     return None
 
 
@@ -62,10 +63,10 @@ def scale_up(draft: Draft, pod: Pod) -> tuple[bool, str] | None:
 
 def _events(draft: Draft, pod: Pod) -> tuple[PodEvent, ...]:
     """The Events of a pod, the newest first; they are read again the less often the longer that has gone on."""
-    known = draft.snapshot.pod_events.get(pod.metadata.uid)
+    events = draft.snapshot.pod_events.get(pod.metadata.uid)
     # A pod that gets its node after hours has other Events from then on.
     since = pod.bound_at or (draft.attempt.start_time if draft.attempt is not None else None)
-    waited = known.read_at - since if known is not None and since is not None else timedelta(0)
-    if known is None or draft.passed(known.read_at + max(READ_AGAIN, waited / 2)):
+    waited = events.read_at - since if events is not None and since is not None else timedelta(0)
+    if events is None or draft.passed(events.read_at + max(READ_AGAIN, waited / 2)):
         draft.refresh_events.add(pod.metadata.uid)
-    return known.events[::-1] if known is not None else ()
+    return events.events[::-1] if events is not None else ()

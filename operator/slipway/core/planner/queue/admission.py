@@ -50,22 +50,23 @@ def gate(draft: Draft) -> None:
         topology.leave(draft)
     if draft.job.queue is None:
         return
-    known = kueue.workload
+    workload = kueue.workload
     if (refused := refusal(draft)) is not None:
-        if draft.attempt is None and (known is None or not kueue.problem):
+        if draft.attempt is None and (workload is None or not kueue.problem):
             raise refused
-        if draft.active is None or not _has_to_go(draft, known):
+        if draft.active is None or not _has_to_go(draft, workload):
             _have_wait(draft, Blocker(refused.reason, refused.message, Phase.QUEUED))
             return
     if draft.spec.suspend:
         return
-    if known is not None and is_ours(draft, known) and known.admitted and not pod_sets.is_replaced(draft, known):
-        draft.offered = pod_sets.asked(draft, known) if draft.spec.acceptable_slices else None
+    admitted = workload if workload is not None and workload.admitted and is_ours(draft, workload) else None
+    if admitted is not None and not pod_sets.is_replaced(draft, admitted):
+        draft.offered = pod_sets.asked(draft, admitted) if draft.spec.acceptable_slices else None
         # The queue has had the job wait, and has admitted it again: its quota is not to lie idle.
         draft.at_once = ending_of(draft.attempt) in (PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE)
         _add_to_pods(draft)
         return
-    _have_wait(draft, _blocker(draft, known))
+    _have_wait(draft, _blocker(draft, workload))
 
 
 def _have_wait(draft: Draft, blocker: Blocker) -> None:
@@ -109,7 +110,7 @@ def _blocker(draft: Draft, known: Workload | None) -> Blocker:
     ending = PREEMPTED_BY_QUEUE if preempted else STOPPED_BY_QUEUE
     ends = (known.since(EVICTED), known.since(FINISHED), known.metadata.deletion_timestamp) if known is not None else ()
     # By a clock that is ahead it has yet to happen, and is obeyed all the same.
-    since = max((one for one in ends if one is not None and one <= draft.now), default=EVER)
+    since = max((end for end in ends if end is not None and end <= draft.now), default=EVER)
     return Blocker(*_words(draft, known), Phase.QUEUED, ending, since)
 
 
@@ -150,7 +151,7 @@ def _without_workload(draft: Draft) -> str:
     queue = f"LocalQueue {draft.job.queue}"
     if draft.active is None:
         return f"its Workload in {queue} is being created"
-    if any(one.admitted_time is not None for one in draft.status.attempts):
+    if any(attempt.admitted_time is not None for attempt in draft.status.attempts):
         return f"its Workload in {queue} is gone"
     return f"it has no Workload in {queue}: it was put in that queue while the attempt went on, or the Workload is gone"
 
@@ -169,11 +170,11 @@ def _add_to_pods(draft: Draft) -> None:
     except Contradiction as problem:
         draft.queued = Blocker(NOT_USABLE, f"admitted by its queue, but {problem}", Phase.QUEUED)
     else:
-        known = kueue.workload
-        if known is not None and workloads.WORKERS in known.placed:
-            workers = topology.placed(draft, known, workers, workloads.WORKERS)
-        if known is not None and workloads.RAY_HEAD in known.placed:
-            head = topology.placed(draft, known, head, workloads.RAY_HEAD, head=True)
+        workload = kueue.workload
+        if workload is not None and workloads.WORKERS in workload.placed:
+            workers = topology.placed(draft, workload, workers, workloads.WORKERS)
+        if workload is not None and workloads.RAY_HEAD in workload.placed:
+            head = topology.placed(draft, workload, head, workloads.RAY_HEAD, head=True)
         draft.additions = (workers, head)
 
 
@@ -182,20 +183,20 @@ def settle(draft: Draft) -> None:
     kueue = draft.snapshot.kueue
     if not kueue.version or kueue.unseen:
         return
-    known = kueue.workload
-    if kueue.problem and not (known is not None and is_ours(draft, known) and _is_over(draft, known)):
+    workload = kueue.workload
+    if kueue.problem and not (workload is not None and is_ours(draft, workload) and _is_over(draft, workload)):
         return
-    if known is None:
+    if workload is None:
         _create(draft)
-    elif not is_ours(draft, known):
-        draft.act(*of_no_job(kueue.version, known, draft.seen.foreign))
+    elif not is_ours(draft, workload):
+        draft.act(*of_no_job(kueue.version, workload, draft.seen.foreign))
     elif draft.job.queue is None:
-        draft.act(*_removal(kueue.version, known))
-    elif _is_over(draft, known):
-        if not _was_let_go(draft, known) and _nothing_runs(draft):
-            _let_go(draft, known)
+        draft.act(*_removal(kueue.version, workload))
+    elif _is_over(draft, workload):
+        if not _was_let_go(draft, workload) and _nothing_runs(draft):
+            _let_go(draft, workload)
     else:
-        _keep_up(draft, known)
+        _keep_up(draft, workload)
 
 
 def _is_over(draft: Draft, known: Workload) -> bool:
@@ -237,10 +238,10 @@ def of_no_job(version: str, known: Workload, pods: Iterable[Pod]) -> tuple[Patch
 
 def of_stopped_job(snapshot: Snapshot) -> tuple[Action, ...]:
     """What becomes of the Workload, or an earlier job's of the name, when a job is being deleted or cannot be run."""
-    known, version = snapshot.kueue.workload, snapshot.kueue.version
-    if known is None or not version or snapshot.kueue.unseen:
+    workload, version = snapshot.kueue.workload, snapshot.kueue.version
+    if workload is None or not version or snapshot.kueue.unseen:
         return ()
-    return of_no_job(version, known, snapshot.pods)
+    return of_no_job(version, workload, snapshot.pods)
 
 
 def _nothing_runs(draft: Draft) -> bool:

@@ -204,7 +204,7 @@ def _held(known: Workload) -> str:
 
 
 def _checks(known: Workload) -> tuple[str, str]:
-    pending = [one for one in known.status.admission_checks if one.state != "Ready"]
+    pending = [check for check in known.status.admission_checks if check.state != "Ready"]
     said = "; ".join(f"{one.name}: {one.state}" + (f", {one.message}" if one.message else "") for one in pending)
     words = known.condition(ADMITTED).get("message") or "quota is reserved"
     return CHECKS, f"{words}; admission checks: {said or 'not answered yet'}"

@@ -38,8 +38,8 @@ def is_replaced(draft: Draft, known: Workload) -> bool:
         return False
     if workloads.is_outdated(draft, known) or not _is_of_slices(draft, known):
         return True
-    given = known.assignment(workloads.WORKERS)
-    if given is not None and given.count is not None and given.count < known.pods_of(workloads.WORKERS):
+    assignment = known.assignment(workloads.WORKERS)
+    if assignment is not None and assignment.count is not None and assignment.count < known.pods_of(workloads.WORKERS):
         return True
     if not _was_chosen_before(draft, known) or _is_worth_keeping(draft, known):
         return False
@@ -72,13 +72,13 @@ def _is_worth_keeping(draft: Draft, known: Workload) -> bool:
 def _is_unused(draft: Draft, known: Workload, slices: int) -> bool:
     """Whether there is unused quota for so many slices, in the flavors that the job has."""
     now = asked(draft, known)
-    given = known.assignment(workloads.WORKERS)
-    if not 0 < now < slices or given is None or not given.resource_usage:
+    assignment = known.assignment(workloads.WORKERS)
+    if not 0 < now < slices or assignment is None or not assignment.resource_usage:
         return False
     unused, more = draft.snapshot.kueue.unused, Decimal(slices - now) / now
     return all(
-        (amount(used) or 0) * more <= unused.get(given.flavors.get(resource, ""), {}).get(resource, 0)
-        for resource, used in given.resource_usage.items()
+        (amount(used) or 0) * more <= unused.get(assignment.flavors.get(resource, ""), {}).get(resource, 0)
+        for resource, used in assignment.resource_usage.items()
     )
 
 
@@ -120,10 +120,10 @@ def _fewer(draft: Draft, known: Workload) -> int:
     if not messages.is_about(known, workloads.WORKERS):
         # The Ray head is one pod however many slices there are.
         return now
-    fitting = max((one for one in sizes if one < now and one <= _room(draft, known, now)), default=now)
+    fitting = max((size for size in sizes if size < now and size <= _room(draft, known, now)), default=now)
     if reason == NEVER_FITS or fitting == now or (_gave_back(draft, known) and fitting >= draft.granted):
         return fitting
-    tried = sum(one >= now for one in sizes)
+    tried = sum(size >= now for size in sizes)
     # The status of a suspended job has the times of its wait before the suspension.
     queued = draft.status.queued_time if suspended_since(draft.job.status) is None else None
     since = queued or draft.now

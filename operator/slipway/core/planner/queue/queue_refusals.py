@@ -27,8 +27,8 @@ def refusal(draft: Draft) -> InvalidSpec | None:
         )
     if not names.is_dns_subdomain(job.queue):
         return InvalidSpec("QueueNotSupported", f"{label}: name a LocalQueue, or remove the label")
-    known = kueue.workload
-    has_it = known is not None and known.spec.priority_class == job.queue_priority
+    workload = kueue.workload
+    has_it = workload is not None and workload.spec.priority_class == job.queue_priority
     if job.queue_priority and not has_it and job.queue_priority not in kueue.priorities:
         there = ", ".join(sorted(kueue.priorities)) or "none"
         return InvalidSpec(

@@ -267,4 +267,4 @@ def _set(
 
 def without_finalizer(known: Workload) -> Body:
     """The patch of the metadata after which Kueue counts nothing for the Workload any more once it is deleted."""
-    return {"finalizers": [one for one in known.metadata.finalizers if one != FINALIZER] or None}
+    return {"finalizers": [finalizer for finalizer in known.metadata.finalizers if finalizer != FINALIZER] or None}

@@ -191,16 +191,16 @@ class Draft:
 
     def may(self, step: Step, event: datetime = EVER, nodes: Iterable[str] = ()) -> bool:
         """Whether the reads that a step needs after that event were made; those that are missing are requested."""
-        known = self.snapshot.known
+        horizon = self.snapshot.known
         if not self.passed(event):
             # Another server's clock is ahead; no answer could be recent enough yet.
             return False
-        listed = step not in PODS or is_recent(PODS[step], known, event, self.now)
+        listed = step not in PODS or is_recent(PODS[step], horizon, event, self.now)
         stale: set[str] = set()
         if step in NODES:
-            since = needed_since(NODES[step], known, event)
-            stale = {name for name in nodes if known.nodes_as_of.get(name, EVER) < since}
-        read = known.workload_as_of is not None and known.workload_as_of >= known.leading_since
+            since = needed_since(NODES[step], horizon, event)
+            stale = {name for name in nodes if horizon.nodes_as_of.get(name, EVER) < since}
+        read = horizon.workload_as_of is not None and horizon.workload_as_of >= horizon.leading_since
         unread = step in WORKLOAD and not read
         self.refresh_pods |= not listed
         self.refresh_nodes |= stale

@@ -214,8 +214,8 @@ class _Judging:
         )
         if facts.succeeded:
             self.succeeded.add(place)
-        if found := judge(facts, done=done):
-            self.evidence.append(found)
+        if evidence := judge(facts, done=done):
+            self.evidence.append(evidence)
 
     def _machine_gone(self, pod: Pod, removed_at: datetime | None) -> bool:
         """Whether its node was gone before the kubelet reported the end of the pod and deleted it."""

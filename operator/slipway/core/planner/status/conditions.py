@@ -107,15 +107,15 @@ def _blocked(draft: Draft, attempt: Attempt | None, blocker: Blocker) -> tuple[P
 def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
     """Why the pods of a started attempt do not run yet: phase, reason and message."""
     late = draft.seen.late
-    found = trouble(draft)
-    if found is None:
+    explanation = trouble(draft)
+    if explanation is None:
         return Phase.STARTING, "Starting", f"attempt {number}: waiting for its pods to run"
-    phase = Phase.PENDING if found.reason in WAIT_FOR_USER else Phase.STARTING
-    known = draft.job.status.condition(ConditionType.RUNNING)
-    if found.vague and known is not None and known.reason == found.reason:
-        return phase, known.reason, known.message
-    waiting, said = f"{len(late)} of {len(draft.seen.wanted)} pods wait", brief(found.message, draft.hiding)
-    return phase, found.reason, f"attempt {number}: {waiting}: {said}; {found.next_step}"
+    phase = Phase.PENDING if explanation.reason in WAIT_FOR_USER else Phase.STARTING
+    condition = draft.job.status.condition(ConditionType.RUNNING)
+    if explanation.vague and condition is not None and condition.reason == explanation.reason:
+        return phase, condition.reason, condition.message
+    waiting, said = f"{len(late)} of {len(draft.seen.wanted)} pods wait", brief(explanation.message, draft.hiding)
+    return phase, explanation.reason, f"attempt {number}: {waiting}: {said}; {explanation.next_step}"
 
 
 def _count(draft: Draft) -> None:
@@ -169,8 +169,8 @@ def _finished(phase: Phase, message: str) -> tuple[ConditionType, bool, str, str
 
 def _kept(draft: Draft, kind: ConditionType) -> tuple[ConditionType, bool, str, str] | None:
     """A condition that stays as it was written with the end of the job; None while the job has not ended."""
-    known = draft.job.status.condition(kind) if draft.job.status.final else None
-    return (kind, known.status == "True", known.reason, known.message) if known is not None else None
+    condition = draft.job.status.condition(kind) if draft.job.status.final else None
+    return (kind, condition.status == "True", condition.reason, condition.message) if condition is not None else None
 
 
 def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
@@ -192,10 +192,10 @@ def _capacity(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[Co
         return ConditionType.CAPACITY_AVAILABLE, False, reason, message
     if (kept := _kept(draft, ConditionType.CAPACITY_AVAILABLE)) is not None:
         return kept
-    attempt, seen = draft.active, draft.seen
+    attempt, observation = draft.active, draft.seen
     if attempt is None:
         return ConditionType.CAPACITY_AVAILABLE, False, "NoAttempt", "no attempt is under way"
-    placed = attempt.running_time is not None or not (seen.unscheduled or seen.absent)
+    placed = attempt.running_time is not None or not (observation.unscheduled or observation.absent)
     return (
         ConditionType.CAPACITY_AVAILABLE,
         placed,
@@ -264,7 +264,7 @@ def refuse(job: Job, reason: str, message: str, now: datetime) -> SliceJobStatus
         _suspended(phase, fence_open=False),
     ]
     changed = {kind for kind, *_ in found} | set(_ABSENT_WHEN_FALSE)
-    others = (one for one in job.status.conditions if one.type not in changed)
+    others = (condition for condition in job.status.conditions if condition.type not in changed)
     return job.status.model_copy(
         update={
             "phase": phase,
@@ -283,5 +283,5 @@ def unreadable(job: Job, reason: str, problem: str, now: datetime) -> SliceJobSt
         "wrote it"
     )
     accepted = _dated([(ConditionType.ACCEPTED, False, reason, message)], job.status, now, job.generation)
-    others = (one for one in job.status.conditions if one.type != ConditionType.ACCEPTED)
+    others = (condition for condition in job.status.conditions if condition.type != ConditionType.ACCEPTED)
     return job.status.model_copy(update={"conditions": (*accepted, *others)})

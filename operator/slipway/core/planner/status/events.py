@@ -44,11 +44,11 @@ def news(
     told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None, site: Site = NO_SITE
 ) -> tuple[EventRecord, ...]:
     """What a status says that has not been told yet, in the order in which it happened."""
-    found: list[EventRecord] = []
+    records: list[EventRecord] = []
     if spec is not None and status.attempt is not None and not told.begun:
-        found += [EventRecord(*notice) for notice in notices(spec, site)]
+        records += [EventRecord(*notice) for notice in notices(spec, site)]
     if spec is not None:
-        found += [
+        records += [
             _judged(attempt, charge_of(attempt.cause), status, spec)
             for attempt in reversed(status.attempts)
             if attempt.cause is not None and attempt.number > told.judged
@@ -61,10 +61,10 @@ def news(
         # What a pending job waits for says more than that it is pending.
         waits = trouble if status.phase is Phase.PENDING else None
         warning = status.phase.kind in (PhaseKind.FAILED, PhaseKind.REFUSED) or waits is not None
-        found.append(EventRecord(waits or status.phase.value, words, warning=warning, attempt=newest))
+        records.append(EventRecord(waits or status.phase.value, words, warning=warning, attempt=newest))
     elif trouble is not None and trouble != told.trouble:
-        found.append(EventRecord(trouble, words, warning=True, attempt=newest))
-    return tuple(found)
+        records.append(EventRecord(trouble, words, warning=True, attempt=newest))
+    return tuple(records)
 
 
 def _judged(attempt: Attempt, charge: Charge, status: SliceJobStatus, spec: SliceJobSpec) -> EventRecord:

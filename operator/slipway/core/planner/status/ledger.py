@@ -23,16 +23,16 @@ def accounted(snapshot: Snapshot, status: SliceJobStatus, now: datetime) -> Slic
     """
     before, created = snapshot.job.status, whole(snapshot.job.created)
     status = _dated(snapshot, status, now)
-    known = status.ledger or Ledger(until=created, seconds=NOTHING)
+    ledger = status.ledger or Ledger(until=created, seconds=NOTHING)
     resumed = suspended_since(before) is not None and suspended_since(status) is None
     # Only the status of before tells since when a job was suspended that is resumed now.
     told, certain = (before, now) if resumed else (status, _certain(status) or created)
     # A kubelet's clock that is ahead may have dated the beginning of the runs: by this one they begin later.
-    until = whole(max(certain, known.until)) if certain <= now else known.until
-    if until == known.until and status.ledger is not None:
+    until = whole(max(certain, ledger.until)) if certain <= now else ledger.until
+    if until == ledger.until and status.ledger is not None:
         return status
     passed = spans(created, told, until)
-    return status.model_copy(update={"ledger": continued(known, passed, until, _seen(snapshot, status, until))})
+    return status.model_copy(update={"ledger": continued(ledger, passed, until, _seen(snapshot, status, until))})
 
 
 def _dated(snapshot: Snapshot, status: SliceJobStatus, now: datetime) -> SliceJobStatus:
@@ -100,7 +100,7 @@ def _seen(snapshot: Snapshot, status: SliceJobStatus, until: datetime) -> list[H
         return []
     held, seen = [], dict[int, set[Place]]()
     ends = {one.number: one.end_time for one in status.attempts}
-    gone = ((one.pod, one.removed_at or one.at) for one in snapshot.vanished)
+    gone = ((vanished.pod, vanished.removed_at or vanished.at) for vanished in snapshot.vanished)
     for pod, removed in (*((pod, None) for pod in snapshot.own_pods()), *gone):
         if pod.is_copy or pod.is_head:
             continue

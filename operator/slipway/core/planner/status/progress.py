@@ -86,24 +86,24 @@ def follow(draft: Draft) -> None:
 
 def visible(draft: Draft) -> tuple[ConditionType, bool, str, str] | None:
     """The condition that says whether the log can be read; absent until it cannot."""
-    known = draft.job.status.condition(ConditionType.PROGRESS_VISIBLE)
+    condition = draft.job.status.condition(ConditionType.PROGRESS_VISIBLE)
     printed = _of(draft.snapshot, draft.job.status.attempt)
     if draft.spec.progress is None:
         return None
     if printed is not None and printed.problem is not None:
         return ConditionType.PROGRESS_VISIBLE, False, *printed.problem
-    if known is None:
+    if condition is None:
         return None
     if printed is not None and printed.opened:
         return ConditionType.PROGRESS_VISIBLE, True, "LogRead", ""
-    return ConditionType.PROGRESS_VISIBLE, known.status == "True", known.reason, known.message
+    return ConditionType.PROGRESS_VISIBLE, condition.status == "True", condition.reason, condition.message
 
 
 def only_steps(before: SliceJobStatus, after: SliceJobStatus) -> timedelta | None:
     """How long after the last write a status that shows nothing new but steps is written; None when there is more."""
     if before == after or before != after.model_copy(update={"progress": before.progress}):
         return None
-    attempts = {one.attempt if one is not None else None for one in (before.progress, after.progress)}
+    attempts = {state.attempt if state is not None else None for state in (before.progress, after.progress)}
     return STEPS_AFTER if len(attempts) == 1 else FIRST_AFTER
 
 
@@ -119,7 +119,7 @@ def saved_until(snapshot: Snapshot, attempt: Attempt) -> datetime | None:
     read = printed if printed is not None and printed.opened else None
     # A new process, or one with another pattern, may not have come to the checkpoints that the status shows.
     known = (read.progress if read is not None else None, shown)
-    times = [one.checkpoint_time for one in known if one is not None and one.attempt == attempt.number]
+    times = [state.checkpoint_time for state in known if state is not None and state.attempt == attempt.number]
     time = max(filter(None, times), default=began if read is not None else None)
     return min(max(time, began), attempt.end_time) if time is not None else None
 

@@ -38,8 +38,8 @@ def _uncounted(status: SliceJobStatus) -> SliceJobStatus:
     """Without what changes while a job waits for nodes or quota and nothing happens: counts, and words."""
     update: dict[str, Any] = {"capacity_look_time": None, "capacity_waits": 0, "progress": None}
     if _lacks_nodes(status):
-        update["conditions"] = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
-        update["hosts"] = tuple(one.model_copy(update={"message": None}) for one in status.hosts)
+        update["conditions"] = tuple(condition.model_copy(update={"message": ""}) for condition in status.conditions)
+        update["hosts"] = tuple(host.model_copy(update={"message": None}) for host in status.hosts)
     return status.model_copy(update=update)
 
 
@@ -69,7 +69,7 @@ def _reason(status: SliceJobStatus) -> str:
 
 def words_of(status: SliceJobStatus) -> list[str]:
     """What the conditions say to people."""
-    return [one.message for one in status.conditions]
+    return [condition.message for condition in status.conditions]
 
 
 def only_progress(before: SliceJobStatus, after: SliceJobStatus) -> bool:
@@ -94,10 +94,10 @@ def _essence(status: SliceJobStatus) -> SliceJobStatus:
     )
 
 
-def _essential(one: Condition) -> tuple[str, str | None, int | None]:
+def _essential(condition: Condition) -> tuple[str, str | None, int | None]:
     """What is essential of a condition.
 
     That all pods have nodes is on the way to Running, which is mostly written a moment later.
     """
-    status = None if one.type == ConditionType.CAPACITY_AVAILABLE else one.status
-    return one.type, status, one.observed_generation
+    status = None if condition.type == ConditionType.CAPACITY_AVAILABLE else condition.status
+    return condition.type, status, condition.observed_generation
