@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from slipway.devcluster import ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool, interface, kubeapi
+from slipway.devcluster import ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool, interface
 from slipway.devcluster.kubeapi import KubeApi
 from slipway.devcluster.processes import wait_until
 from tests.devcluster.conftest import running
@@ -125,34 +125,38 @@ def test_a_paused_api_server_hangs_and_goes_on(own_cluster: NativeCluster) -> No
         own_cluster.pause("kube-nothing")
 
 
-def test_a_write_after_a_long_pause_has_a_connection_of_its_own(
-    own_cluster: NativeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_after_a_long_pause_has_a_connection_of_its_own(own_cluster: NativeCluster) -> None:
     api = KubeApi(own_cluster.server, own_cluster.state.authority, own_cluster.state.token)
     assert api.ready()
-    [(kept, _)] = api._idle
     # The API server does that after 90 s.
-    kept.sock.shutdown(socket.SHUT_RDWR)
-    monkeypatch.setattr(kubeapi, "_KEPT_SECONDS", 0.0)
+    _socket_of(api).shutdown(socket.SHUT_RDWR)
     name = f"after-a-pause-{uuid4().hex[:8]}"
     assert api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})["metadata"]["name"] == name
 
 
 def test_connections_are_closed_once_nobody_has_their_client(own_cluster: NativeCluster) -> None:
-    older = KubeApi(own_cluster.server, own_cluster.state.authority, own_cluster.state.token)
-    assert older.ready()
-    younger = KubeApi(own_cluster.server, own_cluster.state.authority, own_cluster.state.token)
-    younger._idle.append(older._idle.pop())
-    cycle: list[object] = [younger]
+    api = KubeApi(own_cluster.server, own_cluster.state.authority, own_cluster.state.token)
+    assert api.ready()
+    cycle: list[object] = [api]
     cycle.append(cycle)
     # What is held here keeps its order, in which garbage is finalized: the socket first.
-    held = younger._idle[0][0].sock
+    held = _socket_of(api)
     gc.collect()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        del younger, cycle, held
+        del api, cycle, held
         gc.collect()
     assert told == []
+
+
+def _socket_of(api: KubeApi) -> socket.socket:
+    """The socket of the connection that was used last."""
+    pools = api._connections.pools
+    pool = pools[next(iter(pools.keys()))]
+    connection = pool.pool.get_nowait()
+    pool.pool.put_nowait(connection)
+    found: socket.socket = connection.sock
+    return found
 
 
 def test_a_preemption_can_be_announced(own_cluster: NativeCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import ssl
-import time
-import urllib.parse
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import urllib3
+from urllib3.exceptions import HTTPError
 
 from slipway.devcluster.errors import LocalClusterError
 from slipway.devcluster.state import ClusterState
 
 Object = dict[str, Any]
-_Idle = deque[tuple[http.client.HTTPSConnection, float]]
-_KEPT_SECONDS = 30.0
-"""The API server closes a connection that is idle for 90 s, and a write that meets that is not sent again."""
+_WIDTH: Final = 16
+"""Calls at a time."""
+_READS_ONCE_MORE: Final = urllib3.Retry(1, connect=0, read=1, redirect=0, status=0, other=0, allowed_methods=["GET"])
+"""The server may close a kept connection while a call is sent. Asking twice is harmless only for reads."""
 
 
 class ApiError(LocalClusterError):
@@ -48,18 +46,16 @@ class KubeApi:
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
         """Call `server` as whom the token says, or the certificate and its key where one is given."""
-        url = urllib.parse.urlsplit(server)
-        self._host, self._port = url.hostname or "", url.port or 443
-        self._context = ssl.create_default_context(cafile=str(authority))
-        self._credentials: dict[str, str] = {}
+        context = ssl.create_default_context(cafile=str(authority))
+        headers = {"Accept": "application/json"}
         if certificate is None:
-            self._credentials["Authorization"] = f"Bearer {token.read_text()}"
+            headers["Authorization"] = f"Bearer {token.read_text()}"
         else:
-            self._context.load_cert_chain(*certificate)
-        self._timeout = timeout
-        self._idle: _Idle = deque()
-        # Not in `__del__`: the garbage collector may finalize the socket of a connection before this client.
-        weakref.finalize(self, _close, self._idle)
+            context.load_cert_chain(*certificate)
+        self._server, self._headers = server, headers
+        self._connections = urllib3.PoolManager(
+            1, maxsize=_WIDTH, timeout=timeout, retries=_READS_ONCE_MORE, ssl_context=context
+        )
 
     def call(self, method: str, path: str, body: Object | None = None, patch: str = "merge") -> Object:
         """Make one call; 404 and the like are raised as ApiError."""
@@ -111,58 +107,29 @@ class KubeApi:
             return False
 
     def _send(self, method: str, path: str, body: Object | None, patch: str) -> tuple[int, bytes]:
-        headers = {**self._credentials, "Accept": "application/json"}
+        headers = dict(self._headers)
         if body is not None:
-            kind = f"application/{patch}-patch+json" if method == "PATCH" else "application/json"
-            headers["Content-Type"] = kind
+            headers["Content-Type"] = f"application/{patch}-patch+json" if method == "PATCH" else "application/json"
         data = None if body is None else json.dumps(body).encode()
         try:
-            return self._exchange(method, path, data, headers)
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(
-                f"The API server at https://{self._host}:{self._port} cannot be reached: {error}"
-            ) from error
-
-    def _exchange(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
-        while True:
-            connection, kept = self._connection()
-            try:
-                connection.request(method, path, data, headers)
-                answer = connection.getresponse()
-                result = answer.status, answer.read()
-            except (OSError, http.client.HTTPException):
-                connection.close()
-                # The server may have closed a kept connection meanwhile. Asking twice is harmless only for reads.
-                if not kept or method != "GET":
-                    raise
-            except BaseException:
-                connection.close()
-                raise
-            else:
-                self._idle.append((connection, time.monotonic()))
-                return result
-
-    def _connection(self) -> tuple[http.client.HTTPSConnection, bool]:
-        with suppress(IndexError):
-            while True:
-                kept, since = self._idle.pop()
-                if time.monotonic() - since < _KEPT_SECONDS:
-                    return kept, True
-                kept.close()
-        new = http.client.HTTPSConnection(self._host, self._port, context=self._context, timeout=self._timeout)
-        return new, False
+            answer = self._connections.request(method, self._server + path, body=data, headers=headers)
+        except HTTPError as error:
+            raise Unreachable(f"The API server at {self._server} cannot be reached: {_root(error)}") from error
+        return answer.status, answer.data
 
     def close(self) -> None:
         """Close the connections that are not in use; later calls open new ones."""
-        _close(self._idle)
+        self._connections.clear()
 
 
-def _close(idle: _Idle) -> None:
-    while idle:
-        idle.pop()[0].close()
+def _root(error: BaseException) -> BaseException:
+    """What the operating system said, without the words of the libraries around it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
-def in_parallel(work: Callable[[Object], object], items: Iterable[Object], width: int = 16) -> None:
+def in_parallel(work: Callable[[Object], object], items: Iterable[Object], width: int = _WIDTH) -> None:
     """Do one call for each item, several at a time; the first fault is raised."""
 
     def batch(mine: list[Object]) -> None:
