@@ -4,8 +4,10 @@ A remedy is stated only when the job would fit after it, as far as Slipway can s
 others are not seen, and where somebody else's rules decide on the placement.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 from slipway.api import names
 from slipway.api.accelerators import AcceleratorError, resolve
@@ -15,6 +17,9 @@ from slipway.core.explain.preemption import HIGHEST, ORDINARY, Standing, bar
 from slipway.core.explain.wording import listed
 from slipway.core.manifests.effective import InvalidSpec
 from slipway.core.model.job import Job, Settings
+
+_NOT_TO_TOLERATE: Final = ("node-role.kubernetes.io/", "node.kubernetes.io/", names.NODE_SPOT)
+"""Beginnings of taints that say more of a node than that it is somebody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,14 @@ class Scene:
 
 def remedies(scene: Scene) -> Iterator[Remedy]:
     """Changes after which the job fits, the smallest first."""
-    for search in (_selectors, _reservation, _tolerations, _fewer, _spot, _topology, _uncordoned, _outranked, _freed):
+    near = Search(scene.request, scene.sites, partial(_opened, scene))
+    yield from near.selectors()
+    yield from _reservation(scene)
+    yield from near.tolerations()
+    for search in (_fewer, _spot, _topology):
+        yield from search(scene)
+    yield from near.uncordoned()
+    for search in (_outranked, _freed):
         yield from search(scene)
 
 
@@ -63,24 +75,42 @@ def _open(sites: Iterable[Candidate], passes: Callable[[Obstacle], bool]) -> lis
     return sorted(candidates, key=lambda site: bool(site.obstacles))
 
 
-def keys(sites: Iterable[Candidate], kind: Kind) -> list[str]:
-    """What the obstacles of that kind are, in the order of their names."""
-    return sorted({obstacle.what for site in sites for obstacle in site.obstacles if obstacle.kind is kind})
+def _opened(scene: Scene, kind: Kind, what: str | None) -> tuple[Candidate, ...]:
+    sites = _open(scene.sites, lambda obstacle: obstacle.kind is kind and what in (None, obstacle.what))
+    return tuple(sites[: scene.slices]) if len(sites) >= scene.slices else ()
 
 
-def _without(scene: Scene, kind: Kind) -> Iterator[tuple[str, list[Candidate]]]:
-    """Each key of that kind of obstacle that alone keeps the job out, with the sites that are open without it."""
-    for key in keys(scene.sites, kind):
-        sites = _open(scene.sites, lambda one, key=key: one.kind is kind and one.what == key)  # type: ignore[misc]
-        if len(sites) >= scene.slices:
-            yield key, sites[: scene.slices]
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Looks for one obstacle that alone keeps a job out, whether a slice has a site to itself or pods share it."""
 
+    request: Request
+    sites: Sequence[Candidate]
+    opened: Callable[[Kind, str | None], tuple[Candidate, ...]]
+    """Where the job would go with the obstacles of one kind out of the way, or one of them; nowhere if not all of it
+    fits."""
 
-def _selectors(scene: Scene) -> Iterator[Remedy]:
-    for key, sites in _without(scene, Kind.LABEL):
-        if key not in scene.request.given_labels:
-            words = f"remove {key} from the nodeSelector: {_named(sites)} would fit"
-            yield Remedy("nodeSelector", (key,), words, tuple(sites))
+    def selectors(self) -> Iterator[Remedy]:
+        """Keys of the nodeSelector to remove."""
+        for key in self._keys(Kind.LABEL):
+            if key not in self.request.given_labels and (sites := self.opened(Kind.LABEL, key)):
+                words = f"remove {key} from the nodeSelector: {_closed(sites)} would fit"
+                yield Remedy("nodeSelector", (key,), words, sites)
+
+    def tolerations(self) -> Iterator[Remedy]:
+        """Taints to tolerate."""
+        for key in self._keys(Kind.TAINT):
+            if not key.startswith(_NOT_TO_TOLERATE) and (sites := self.opened(Kind.TAINT, key)):
+                yield Remedy("tolerations", (key,), f"tolerate the taint {key}: {_closed(sites)} would fit", sites)
+
+    def uncordoned(self) -> Iterator[Remedy]:
+        """Nodes to uncordon."""
+        if sites := self.opened(Kind.CORDONED, None):
+            nodes = tuple(sorted({obstacle.what for site in sites for obstacle in site.obstacles}))
+            yield Remedy("uncordon", nodes, f"uncordon {listed(nodes)} (kubectl uncordon)", sites)
+
+    def _keys(self, kind: Kind) -> list[str]:
+        return sorted({obstacle.what for site in self.sites for obstacle in site.obstacles if obstacle.kind is kind})
 
 
 def _reservation(scene: Scene) -> Iterator[Remedy]:
@@ -90,12 +120,6 @@ def _reservation(scene: Scene) -> Iterator[Remedy]:
     if sites := _elsewhere(scene, {"reservation": None}):
         words = f"{_count(scene)} on {_named(sites)} now: recreate the job without accelerator.reservation"
         yield Remedy("accelerator.reservation", (spec.accelerator.reservation,), words, sites)
-
-
-def _tolerations(scene: Scene) -> Iterator[Remedy]:
-    for key, sites in _without(scene, Kind.TAINT):
-        if key != names.NODE_SPOT:
-            yield Remedy("tolerations", (key,), f"tolerate the taint {key}: {_named(sites)} would fit", tuple(sites))
 
 
 def _fewer(scene: Scene) -> Iterator[Remedy]:
@@ -148,14 +172,6 @@ def _elsewhere(scene: Scene, changes: dict[str, object]) -> tuple[Candidate, ...
     return tuple(candidates[: scene.slices]) if len(candidates) >= scene.slices else ()
 
 
-def _uncordoned(scene: Scene) -> Iterator[Remedy]:
-    sites = _open(scene.sites, lambda one: one.kind is Kind.CORDONED)[: scene.slices]
-    if len(sites) == scene.slices:
-        nodes = tuple(sorted({obstacle.what for site in sites for obstacle in site.obstacles}))
-        words = f"uncordon {listed(nodes)} (kubectl uncordon)"
-        yield Remedy("uncordon", nodes, words, tuple(sites))
-
-
 def _outranked(scene: Scene) -> Iterator[Remedy]:
     """A higher priority, where that is what keeps the job out."""
     found, standing = bar(scene.request, scene.sites, scene.slices), scene.standing
@@ -179,3 +195,7 @@ def _count(scene: Scene, of: str = "") -> str:
 
 def _named(sites: Iterable[Candidate]) -> str:
     return listed([site.name for site in sites])
+
+
+def _closed(sites: Iterable[Candidate]) -> str:
+    return listed([site.name for site in sites if site.obstacles])

@@ -6,15 +6,15 @@ This repeats how the scheduler counts: what a node offers, less what its pods re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 from propcache.api import cached_property
 
-from slipway.api import names
 from slipway.api.resources import amount
 from slipway.core.explain.candidates import Candidate, Kind, Request
 from slipway.core.explain.preemption import HIGHEST, Standing
-from slipway.core.explain.remedies import Remedy, keys
+from slipway.core.explain.remedies import Remedy, Search
 from slipway.core.explain.wording import listed
 from slipway.core.manifests.placement import is_device
 from slipway.core.model.nodes import Node
@@ -27,8 +27,6 @@ _MOST_CLAUSES: Final = 3
 _MOST_HOLDERS: Final = 2
 _MOST_FREED: Final = 3
 _MOST_LOOKED_AT: Final = 32
-_NOT_TO_TOLERATE: Final = ("node-role.kubernetes.io/", "node.kubernetes.io/", names.NODE_SPOT)
-"""Beginnings of taints that say more of a node than that it is somebody's."""
 _UNITS: Final = tuple((Decimal(1024**power), suffix) for power, suffix in ((3, "Gi"), (2, "Mi"), (1, "Ki")))
 
 Goes = Callable[[Tenant], bool]
@@ -183,13 +181,15 @@ def _up_to(crowd: Crowd, priority: int) -> Goes:
 
 def make_room(crowd: Crowd, standing: Standing) -> Iterator[Remedy]:
     """Changes after which the pods that wait fit, the smallest first."""
-    for search in (_selectors, _tolerations, _uncordoned):
-        yield from search(crowd)
+    search = Search(crowd.request, [room.site for room in crowd.rooms], partial(_opened, crowd))
+    yield from search.selectors()
+    yield from search.tolerations()
+    yield from search.uncordoned()
     yield from _outranked(crowd, standing)
     yield from _freed(crowd)
 
 
-def _with(crowd: Crowd, kind: Kind, what: str | None = None) -> tuple[Room, ...]:
+def _opened(crowd: Crowd, kind: Kind, what: str | None) -> tuple[Candidate, ...]:
     """Nodes that the pods need, with those that only obstacles of one kind close; none where they do not suffice."""
 
     def opened(room: Room) -> bool:
@@ -200,30 +200,7 @@ def _with(crowd: Crowd, kind: Kind, what: str | None = None) -> tuple[Room, ...]
     needed: list[Room] = []
     while rooms and not crowd.fits(needed):
         needed.append(rooms.pop(0))
-    return tuple(needed) if crowd.fits(needed) else ()
-
-
-def _selectors(crowd: Crowd) -> Iterator[Remedy]:
-    for key in keys((room.site for room in crowd.rooms), Kind.LABEL):
-        if key not in crowd.request.given_labels and (rooms := _with(crowd, Kind.LABEL, key)):
-            words = f"remove {key} from the nodeSelector: {_closed(rooms)} would fit"
-            yield _remedy("nodeSelector", (key,), words, rooms)
-
-
-def _tolerations(crowd: Crowd) -> Iterator[Remedy]:
-    for key in keys((room.site for room in crowd.rooms), Kind.TAINT):
-        if not key.startswith(_NOT_TO_TOLERATE) and (rooms := _with(crowd, Kind.TAINT, key)):
-            yield _remedy("tolerations", (key,), f"tolerate the taint {key}: {_closed(rooms)} would fit", rooms)
-
-
-def _uncordoned(crowd: Crowd) -> Iterator[Remedy]:
-    if rooms := _with(crowd, Kind.CORDONED):
-        nodes = tuple(room.name for room in rooms if room.site.obstacles)
-        yield _remedy("uncordon", nodes, f"uncordon {listed(nodes)} (kubectl uncordon)", rooms)
-
-
-def _closed(rooms: Sequence[Room]) -> str:
-    return listed([room.name for room in rooms if room.site.obstacles])
+    return tuple(room.site for room in needed) if crowd.fits(needed) else ()
 
 
 def _outranked(crowd: Crowd, standing: Standing) -> Iterator[Remedy]:
