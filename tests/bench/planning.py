@@ -12,8 +12,7 @@ import msgspec
 
 from slipway.api.names import NODE_POOL
 from slipway.core.model.job import Settings
-from slipway.core.model.node_groups import grouped
-from slipway.core.model.nodes import Node
+from slipway.core.model.nodes import Node, grouped
 from slipway.core.model.tenants import Tenant, Tenants
 from slipway.core.planner.contract.node_pools import NodePools
 from slipway.core.planner.contract.snapshot import Snapshot

@@ -11,7 +11,7 @@ import pytest
 
 from slipway.core.manifests import directories
 from slipway.core.manifests.ray import cluster
-from slipway.core.planner.queue import queue_refusals
+from slipway.core.planner.queue.kueue import queue_refusals
 from slipway.core.validation import acceptance, refusals, site
 from slipway.core.vocabulary.charges import BUDGETS, CHARGES
 from slipway.core.vocabulary.endings import ENDINGS, Delay

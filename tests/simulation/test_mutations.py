@@ -23,6 +23,7 @@ from slipway.controller.seen import jobs, profiles
 from slipway.controller.seen.jobs import JobStore
 from slipway.controller.seen.nodes import NodeStore
 from slipway.controller.seen.pods import PodStore
+from slipway.core.explain import kueue_messages
 from slipway.core.manifests import peers, placement
 from slipway.core.manifests.peers import Peers
 from slipway.core.model import job as job_model
@@ -50,7 +51,7 @@ from slipway.core.planner.lifecycle import (
     rivals,
     start_timeout,
 )
-from slipway.core.planner.queue import admission, messages, pod_sets, readiness, workloads
+from slipway.core.planner.queue.kueue import admission, pod_sets, readiness, workloads
 from slipway.core.planner.state import observation
 from slipway.core.planner.state.draft import Draft
 from slipway.core.planner.status import conditions, events, ledger, throttle
@@ -457,7 +458,7 @@ def fewer_slices_are_asked_for_at_once(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for capacityRetrySeconds."""
 
     def broken(draft: Draft, known: Workload) -> int:
-        asked, (reason, _) = pod_sets.asked(draft, known), messages.waiting(known)
+        asked, (reason, _) = pod_sets.asked(draft, known), kueue_messages.waiting(known)
         short = reason == NO_QUOTA and known.is_current(QUOTA_RESERVED)
         return max((one for one in draft.spec.acceptable_slices if one < asked), default=asked) if short else asked
 
@@ -466,7 +467,7 @@ def fewer_slices_are_asked_for_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def nothing_is_too_large(patch: pytest.MonkeyPatch) -> None:
     """A job waits for quota that there will never be."""
-    patch.setattr(messages, "_never_fits", lambda said: False)
+    patch.setattr(kueue_messages, "_never_fits", lambda said: False)
 
 
 def running_jobs_ask_for_more(patch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from slipway.api.profile import ProfileSpec
 from slipway.api.progress import ProgressState
 from slipway.api.status import ConditionType, Phase
 from slipway.core.accounting.ledger import Sums, account_at, sums
+from slipway.core.explain.kueue_messages import preemptor_of
 from slipway.core.model.cluster_queue import Quota, ResourceFlavor
 from slipway.core.model.job import Settings
 from slipway.core.model.nodes import Node, NodeMetadata, NodeStatus
@@ -39,9 +40,8 @@ from slipway.core.planner.contract.actions import (
 from slipway.core.planner.contract.node_pools import NodePools
 from slipway.core.planner.contract.snapshot import Printed, Rejection, Snapshot
 from slipway.core.planner.plan import plan
-from slipway.core.planner.queue.admission import of_no_job
-from slipway.core.planner.queue.messages import preemptor_of
-from slipway.core.planner.queue.topology import GATE
+from slipway.core.planner.queue.kueue.admission import of_no_job
+from slipway.core.planner.queue.kueue.topology import GATE
 from slipway.core.validation.acceptance import pod_factory
 from slipway.core.validation.site import site_of
 from slipway.core.vocabulary.reasons import WEBHOOK_UNAVAILABLE, WORKLOAD_REJECTED

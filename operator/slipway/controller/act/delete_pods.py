@@ -21,6 +21,7 @@ from slipway.controller.seen.pods import ASKED_SECONDS
 from slipway.core.model.job import Job, Key
 from slipway.core.model.nodes import Node
 from slipway.core.model.pods import Pod
+from slipway.core.model.roster import Roster
 from slipway.core.planner.contract.actions import DeleteHostLists, DeleteJob, DeletePods, ForceDeletePod
 
 log = logging.getLogger(__name__)
@@ -102,11 +103,11 @@ class PodDeleter:
         """The pods to delete that are in the cache, in the order of their places."""
 
         def is_meant(pod: Pod) -> bool:
-            if pod.metadata.labels.job_uid != job.uid or pod.attempt != action.attempt:
+            if pod.metadata.labels.job_uid != job.uid or not run.is_current(pod):
                 return False
             return action.head if pod.is_head else pod.place.slice in slices and pod.place not in action.except_places
 
-        slices = set(action.slices)
+        slices, run = set(action.slices), Roster(action.attempt)
         return sorted(filter(is_meant, self._cache.pods.of(job.key)), key=lambda pod: pod.place)
 
     async def _delete_by_name(self, pods: Sequence[Pod], action: DeletePods, job: Job, seconds: float) -> set[str]:

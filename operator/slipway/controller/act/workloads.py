@@ -12,7 +12,7 @@ from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Job, Key
 from slipway.core.model.workload import Workload, job_of_workload, workload_name
 from slipway.core.planner.contract.actions import CreateWorkload, DeleteWorkload, PatchWorkload
-from slipway.core.planner.queue.admission import of_no_job
+from slipway.core.planner.queue.kueue.admission import of_no_job
 from slipway.core.vocabulary.reasons import NAME_TAKEN
 
 log = logging.getLogger(__name__)

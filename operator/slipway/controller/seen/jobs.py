@@ -13,6 +13,7 @@ from slipway.controller.seen.reflector import Identity, Reflector, number
 from slipway.core.model.job import Job, Key
 from slipway.core.model.pods import Pod
 from slipway.core.model.reading import read_job
+from slipway.core.model.roster import Roster
 from slipway.core.planner.lifecycle.fencing import end_unreported
 from slipway.core.planner.lifecycle.rivals import QUOTA, gives_way, waits_for
 from slipway.core.validation.site import profile_name
@@ -62,7 +63,7 @@ class JobStore(Reflector[Job, Key]):
         is_known = job is not None and job.uid == uid
         if job is not None and is_known and not job.status.final:
             attempt = job.status.attempt
-            return attempt is None or pod.attempt >= attempt
+            return attempt is None or not Roster(attempt).is_earlier(pod)
         over = is_known or uid in self._tombstones
         return False if over and not end_unreported(pod) else None
 

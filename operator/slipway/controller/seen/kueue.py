@@ -10,6 +10,7 @@ from slipway.apiserver import paths
 from slipway.apiserver.connection import ApiConnection
 from slipway.apiserver.errors import ApiError, Forbidden, SlipwayClusterError
 from slipway.controller.seen.reflector import Identity, Reflector, number
+from slipway.core.explain.kueue_messages import preemptor_of, stops_for
 from slipway.core.model.cluster_queue import (
     ClusterQueue,
     LocalQueue,
@@ -22,7 +23,6 @@ from slipway.core.model.cluster_queue import (
 )
 from slipway.core.model.job import Key
 from slipway.core.model.workload import Kueue, Workload
-from slipway.core.planner.queue.messages import preemptor_of, stops_for
 
 VERSIONS: Final = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
 """The API versions that Slipway speaks, the preferred one first."""

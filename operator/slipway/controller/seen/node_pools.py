@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 
 from slipway.core.model.job import Key
-from slipway.core.model.node_groups import NodeGroup, group_of
-from slipway.core.model.nodes import Node
+from slipway.core.model.nodes import Node, NodeGroup, group_of
 from slipway.core.planner.contract.node_pools import Claim
 
 

@@ -19,6 +19,7 @@ from slipway.api.status import Attempt, Cause, ConditionType, Phase, SliceJobSta
 from slipway.core.accounting.ledger import account_at, by_state
 from slipway.core.accounting.spans import LOST, RUNNING
 from slipway.core.model.pods import Pod
+from slipway.core.model.roster import Roster
 from slipway.core.vocabulary.charges import CHARGED
 
 SUCCESS: Final = "success"
@@ -157,7 +158,7 @@ def _outcome(attempt: Attempt, status: SliceJobStatus) -> str | None:
 
 def _of_start(attempt: Attempt, running: datetime, pods: Iterable[Pod]) -> Iterator[Took]:
     """The steps from the beginning of an attempt to its first moment with all hosts running; they add up to that."""
-    own = [pod for pod in pods if pod.attempt == attempt.number]
+    own = list(Roster.of(attempt).current(pods))
     created = [pod.metadata.creation_timestamp for pod in own]
     bound = [pod.bound_at for pod in own]
     if not own or None in created or None in bound:

@@ -18,8 +18,7 @@ from slipway.core.manifests.containers import template_spec
 from slipway.core.manifests.placement import Needs
 from slipway.core.manifests.pods import PodFactory
 from slipway.core.model.job import Job, Settings
-from slipway.core.model.node_groups import SHAPE, NodeGroup, Shape, grouped, shape_of
-from slipway.core.model.nodes import Node, Taint, name_of
+from slipway.core.model.nodes import SHAPE, Node, NodeGroup, Shape, Taint, grouped, name_of, shape_of
 from slipway.core.model.tenants import Tenant, Tenants
 from slipway.core.validation.acceptance import accept
 

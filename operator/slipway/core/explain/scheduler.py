@@ -16,8 +16,7 @@ from slipway.core.explain.remedies import Remedy, Scene, remedies
 from slipway.core.explain.shared_nodes import Crowd, Room, crowded, make_room, near
 from slipway.core.explain.wording import listed
 from slipway.core.model.job import Job, Settings
-from slipway.core.model.node_groups import NodeGroup
-from slipway.core.model.nodes import Node
+from slipway.core.model.nodes import Node, NodeGroup
 from slipway.core.model.tenants import Tenants
 from slipway.core.vocabulary.reasons import COMING, HELD, NO_SUCH_LABELS, NO_SUCH_NODES, TOO_FEW, TOO_LOW
 

@@ -11,7 +11,7 @@ from slipway.api.status import SliceJobStatus
 from slipway.core.manifests.effective import InvalidSpec
 from slipway.core.model.workload import FINISHED
 from slipway.core.planner.lifecycle import requests
-from slipway.core.planner.queue import admission
+from slipway.core.planner.queue.kueue import admission
 from slipway.core.planner.state.draft import Draft
 from slipway.core.planner.status import conditions
 

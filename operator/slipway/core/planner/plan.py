@@ -21,7 +21,7 @@ from slipway.core.planner.capacity import held_nodes, wait_for_nodes
 from slipway.core.planner.contract.actions import Check, DeleteJob, DeletePods, Plan
 from slipway.core.planner.contract.snapshot import Rejection, Snapshot
 from slipway.core.planner.lifecycle import attempts, creation, fencing, requests
-from slipway.core.planner.queue import admission
+from slipway.core.planner.queue import queues
 from slipway.core.planner.state.draft import Draft
 from slipway.core.planner.status import conditions, progress, throttle
 from slipway.core.planner.status.ledger import accounted
@@ -46,11 +46,11 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
     """
     job = snapshot.job
     if job.deleting:
-        return Plan(job.status, () if job.orphaning else (*_remove_pods(snapshot), *admission.of_stopped_job(snapshot)))
+        return Plan(job.status, () if job.orphaning else (*_remove_pods(snapshot), *queues.of_stopped_job(snapshot)))
     if job.status_problem:
         return Plan(conditions.unreadable(job, "StatusUnreadable", job.status_problem, now))
     if job.spec is None and job.status.attempt is not None and not job.status.final:
-        kept = () if job.in_attempt else admission.of_stopped_job(snapshot)
+        kept = () if job.in_attempt else queues.of_stopped_job(snapshot)
         return Plan(conditions.unreadable(job, "InvalidSpec", job.problem, now), kept)
     try:
         if job.spec is None:
@@ -61,7 +61,7 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
             return _settled(draft)
         if draft.status.final:
             return _after_the_end(draft)
-        admission.gate(draft)
+        draft.gate = queues.gate(draft)
         if (asked := _check(draft)) is not None:
             return asked
     except InvalidSpec as problem:
@@ -73,7 +73,7 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
         wait_for_nodes.wait(draft)
     fencing.delete_stale_pods(draft)
     creation.create(draft)
-    admission.settle(draft)
+    queues.settle(draft)
     progress.follow(draft)
     conditions.summarise(draft)
     return _settled(draft)
@@ -108,7 +108,7 @@ def _check(draft: Draft) -> Plan | None:
         return None
     rejection = snapshot.rejection
     if rejection is not None and rejection.final:
-        again = admission.ask_again(draft) if snapshot.checked else ()
+        again = queues.ask_again(draft) if snapshot.checked else ()
         if draft.now < _checked_again(job, rejection):
             words = named(rejection.message, _checked(draft))
             what = "Workload" if again else "pods"
@@ -117,7 +117,7 @@ def _check(draft: Draft) -> Plan | None:
             return Plan(job.status, again)
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
-    if draft.in_line:
+    if draft.gate.keeps_place:
         # A refusal would cost the job its place in the queue; an admitted job is asked about before its first attempt.
         return None
     # The answer for equal pods is known; whether somebody has the name of a Service is not.
@@ -137,7 +137,7 @@ def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
     if job.status.final:
         due = requests.expiry(job, job.status) if not job.origin else None
         over = due is not None and now >= due
-        ends = (DeleteJob(),) if over else admission.of_stopped_job(snapshot)
+        ends = (DeleteJob(),) if over else queues.of_stopped_job(snapshot)
         return Plan(job.status, ends, wake_at=None if over else due)
     status = conditions.refuse(job, problem.reason, _without_secrets(problem, job).message, now)
     if throttle.only_progress(job.status, status) and throttle.words_of(job.status) == throttle.words_of(status):
@@ -146,7 +146,7 @@ def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
         status = accounted(snapshot, status, now)
     refused = snapshot.rejection if snapshot.rejection and snapshot.rejection.reason == problem.reason else None
     again = _checked_again(job, refused) if refused else None
-    return Plan(status, admission.of_stopped_job(snapshot), wake_at=again)
+    return Plan(status, queues.of_stopped_job(snapshot), wake_at=again)
 
 
 def _checked_again(job: Job, refused: Rejection) -> datetime:
@@ -165,7 +165,7 @@ def _after_the_end(draft: Draft) -> Plan:
     What another version has written of a phase that only it knows is left to it.
     """
     fencing.delete_stale_pods(draft)
-    admission.settle(draft)
+    queues.settle(draft)
     requests.expire(draft)
     if draft.status.phase is not None and draft.status.phase.known:
         progress.follow(draft)

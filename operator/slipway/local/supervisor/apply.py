@@ -12,6 +12,7 @@ from slipway.api.base import rfc3339
 from slipway.api.status import SliceJobStatus
 from slipway.core.model.job import Job
 from slipway.core.model.merge_patch import apply_merge_patch
+from slipway.core.model.roster import Roster
 from slipway.core.model.status_patch import status_patch
 from slipway.core.planner.contract.actions import (
     Action,
@@ -82,13 +83,14 @@ class Applier:
         Returns:
             Whether one could not be started.
         """
-        number = job.status.attempt
-        if number is None or job.status.attempt_ended or job.deleting:
+        newest = job.status.newest
+        if newest is None or job.status.attempt_ended or job.deleting:
             return False
+        roster = Roster.of(newest)
         fresh = [
             found["Id"]
             for one, pod in self._world.pods.items()
-            if pod.attempt == number and not pod.ended and not pod.terminating
+            if roster.is_current(pod) and not pod.ended and not pod.terminating
             for found in self._world.host(one).due()
         ]
         # A container without the token would have an empty volume in its place, which every user may write to.

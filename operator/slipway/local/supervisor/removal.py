@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Final
 
 from slipway.core.model.pods import Pod
+from slipway.core.model.roster import Roster
 from slipway.core.planner.contract.actions import DeletePods
 from slipway.local.containers.container_state import Deletion
 from slipway.local.containers.containers import EngineLost, EngineRefuses, remove_the_rest
@@ -121,8 +122,9 @@ class Remover:
         return seconds if isinstance(seconds, int) else known or NO_GRACE
 
     def _chosen(self, action: DeletePods) -> Iterator[tuple[str, Pod]]:
+        roster = Roster(action.attempt)
         for one, pod in tuple(self._world.pods.items()):
-            if pod.attempt != action.attempt or pod.place in action.except_places:
+            if not roster.is_current(pod) or pod.place in action.except_places:
                 continue
             wanted = action.head if pod.place.is_head else pod.place.slice in action.slices
             if wanted and (action.ended_too or not pod.ended):

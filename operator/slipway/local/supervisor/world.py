@@ -13,6 +13,7 @@ from slipway.core.model.job import Job, Settings
 from slipway.core.model.nodes import Node, NodeMetadata
 from slipway.core.model.pods import Pod
 from slipway.core.model.reading import read_job
+from slipway.core.model.roster import Roster
 from slipway.core.model.site import Choice, Profile
 from slipway.core.planner.contract.freshness import EVER, Horizon
 from slipway.core.planner.contract.snapshot import OwnDeletions, Printed, Rejection, Snapshot, Vanished
@@ -252,7 +253,7 @@ class World:
         self._vanished = {
             uid: vanished
             for uid, vanished in self._vanished.items()
-            if not job.status.final and (attempt is None or vanished.pod.attempt >= attempt)
+            if not job.status.final and (attempt is None or not Roster(attempt).is_earlier(vanished.pod))
         }
         rejection = self.rejection[1] if self.rejection and self.rejection[0] == job.generation else None
         uids = frozenset(self._deleted[1]) if self._deleted[0] == attempt else frozenset()
@@ -286,7 +287,9 @@ class World:
         end = pod.end
         if attempt is None or attempt.end_time is None or end is None or end.finished_at is None:
             return pod
-        if pod.may_run or pod.terminating or pod.attempt != attempt.number or self._ended_here == attempt.number:
+        if pod.may_run or pod.terminating or not Roster.of(attempt).is_current(pod):
+            return pod
+        if self._ended_here == attempt.number:
             return pod
         if end.finished_at <= attempt.end_time:
             return pod

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, filterfalse
 
 from slipway.api.status import SliceJobStatus
-from slipway.core.model.node_groups import NodeGroup
-from slipway.core.model.nodes import Node
+from slipway.core.model.nodes import Node, NodeGroup
 from slipway.core.model.tenants import NOBODY, Tenants
 from slipway.core.vocabulary.endings import ending_of
 

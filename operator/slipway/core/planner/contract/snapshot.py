@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from slipway.api.progress import ProgressState
+from slipway.api.status import Attempt
 from slipway.core.model.events import PodEvents
 from slipway.core.model.job import Job, Settings
 from slipway.core.model.nodes import Node
 from slipway.core.model.pods import Pod
+from slipway.core.model.roster import Roster
 from slipway.core.model.workload import Kueue
 from slipway.core.planner.contract.freshness import EVER, Horizon
 from slipway.core.planner.contract.node_pools import NodePools
@@ -227,9 +229,9 @@ class Snapshot:
         unseen = [pod for pod in pods if pod.spec.node_name and pod.spec.node_name not in self.nodes]
         return tuple(sorted({pod.spec.node_name for pod in unseen if not self.machine_gone(pod)}))
 
-    def vanished_of(self, attempt: int) -> Iterator[Pod]:
+    def vanished_of(self, attempt: Attempt) -> Iterator[Pod]:
         """The pods of an attempt that the API server no longer has, in their last version."""
-        return (lost.pod for lost in self.vanished if lost.pod.attempt == attempt)
+        return Roster.of(attempt).current(lost.pod for lost in self.vanished)
 
     def own_pods(self) -> Iterator[Pod]:
         """Pods of this job UID, not of an earlier job of the same name."""

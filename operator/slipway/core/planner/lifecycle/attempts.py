@@ -16,13 +16,15 @@ from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, Slic
 from slipway.core.manifests.peers import Peers
 from slipway.core.model.job import Job
 from slipway.core.model.pods import NEVER
+from slipway.core.model.roster import Roster
 from slipway.core.planner.contract.actions import KeepHistory
 from slipway.core.planner.contract.freshness import MAX_NODE_READS, Step
 from slipway.core.planner.diagnosis.evidence import Evidence, told
 from slipway.core.planner.diagnosis.verdict import combined, first_cause, recorded, root_of
 from slipway.core.planner.lifecycle import budgets, fencing, start_timeout
 from slipway.core.planner.lifecycle.rivals import goes_first
-from slipway.core.planner.state.draft import Blocker, Draft
+from slipway.core.planner.state.draft import Draft
+from slipway.core.planner.state.gate import Blocker
 from slipway.core.planner.state.observation import seen_running
 from slipway.core.vocabulary.endings import (
     CAPACITY_RELEASED,
@@ -95,14 +97,14 @@ def _end_held(draft: Draft) -> bool:
 
     Its hosts may have ended before that, which a watch that lags has not shown yet.
     """
-    held = draft.queued
+    held = draft.gate.closed
     if held is None or held.ending is None:
         return False
     read = draft.seen.begun_by_this_process or draft.may(Step.END_HELD)
     if not (read and draft.may(Step.END_EVICTED, held.since)):
         if draft.starting is None:
             # All its pods exist. How they are, and whether the job is still held, is read first.
-            draft.queued = None
+            draft.gate = replace(draft.gate, closed=None)
         return False
     end_at_once(draft, held.ending, held.message)
     # Budgets that are not the job's would end it for good; the present ones count when the next attempt ends.
@@ -194,7 +196,7 @@ def _doubtful_nodes(draft: Draft, attempt: Attempt) -> tuple[str, ...]:
     if not snapshot.nodes_watched:
         return ()
     unseen = [pod for pod in draft.seen.live.values() if pod.termination_unobserved]
-    unseen += [pod for pod in snapshot.vanished_of(attempt.number) if pod.termination_unobserved or not pod.ended]
+    unseen += [pod for pod in snapshot.vanished_of(attempt) if pod.termination_unobserved or not pod.ended]
     nodes = {pod.spec.node_name for pod in unseen if not snapshot.machine_gone(pod)} - {""}
     cause = _cause_so_far(draft) if nodes else None
     return tuple(sorted(nodes)[:MAX_NODE_READS]) if cause is not None and cause.ending.outranked else ()
@@ -239,8 +241,8 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
 
 def _dated(draft: Draft, attempt: Attempt, noted: Evidence) -> Evidence:
     """The recorded evidence, certain if the API server dates the pod's deletion, or the kubelet its worker's end."""
-    pods = (*draft.snapshot.own_pods(), *draft.snapshot.vanished_of(attempt.number))
-    there = [pod for pod in pods if (pod.attempt, pod.place) == (attempt.number, noted.place)]
+    pods = (*Roster.of(attempt).current(draft.snapshot.own_pods()), *draft.snapshot.vanished_of(attempt))
+    there = [pod for pod in pods if pod.place == noted.place]
     dates = [pod.deletion_requested_at for pod in there if pod.deletion_requested_at is not None]
     if noted.ending is POD_DELETED and dates:
         # Who recorded it may have found the pod missing only after its peers had crashed.
@@ -263,8 +265,8 @@ def begin_when_possible(draft: Draft) -> None:
         return
     # What blocks it anyway is said at once, also by a process that has yet to list the pods.
     seen_whole = fencing.is_seen_whole(draft) if draft.attempt is not None else fencing.knows_old_pods(draft)
-    if draft.queued is not None:
-        draft.blocked = draft.queued
+    if draft.gate.closed is not None:
+        draft.blocked = draft.gate.closed
         # What it waits for are no nodes.
         draft.update(waiting_since=None)
         return
@@ -290,7 +292,7 @@ def begin_when_possible(draft: Draft) -> None:
 
 
 def _next_try(draft: Draft, *, contested: bool) -> datetime | None:
-    if draft.at_once:
+    if draft.gate.at_once:
         return None
     due = budgets.next_try(draft.status, draft.spec, contested=contested)
     if not contested or due is None or draft.status.waiting_since is None:

@@ -24,7 +24,8 @@ from slipway.core.planner.contract.node_pools import choose
 from slipway.core.planner.contract.snapshot import Rejection
 from slipway.core.planner.lifecycle import recreation
 from slipway.core.planner.lifecycle.attempts import end_at_once
-from slipway.core.planner.state.draft import Blocker, Draft
+from slipway.core.planner.state.draft import Draft, retry_pause
+from slipway.core.planner.state.gate import Blocker
 from slipway.core.vocabulary.endings import DEFAULTS_CHANGED, ending_of
 from slipway.core.vocabulary.reasons import MISSING_OBJECTS, WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE
 
@@ -37,9 +38,6 @@ MAX_CREATES: Final = 512
 """Pods created before looking at the job again: reacting never waits behind a huge create."""
 MOST_UNSERVED: Final = 8
 """Earlier attempts whose host lists are deleted at most, where none of them ran."""
-MISSING_RETRY: Final = timedelta(seconds=2)
-LONGEST_MISSING_RETRY: Final = timedelta(seconds=60)
-"""The first and the longest pause before pods are created again for which an object or a webhook is missing."""
 
 
 def create(draft: Draft) -> None:
@@ -79,7 +77,7 @@ def _pause(draft: Draft, refused: Rejection) -> timedelta:
     if refused.reason == WAITING_FOR_OLD:
         return PREDECESSOR_RETRY
     if refused.reason in (MISSING_OBJECTS, WEBHOOK_UNAVAILABLE) and draft.attempt is not None:
-        return min(max((refused.at - draft.attempt.start_time) / 4, MISSING_RETRY), LONGEST_MISSING_RETRY)
+        return retry_pause(draft.attempt.start_time, refused.at)
     return timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
 
 
@@ -91,14 +89,14 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if draft.problem is not None:
         draft.blocked = Blocker(draft.problem.reason, draft.problem.message)
         return ()
-    if draft.queued is not None:
-        draft.blocked = draft.queued
+    if draft.gate.closed is not None:
+        draft.blocked = draft.gate.closed
         return ()
     if not same_defaults(attempt.defaults, draft.job.site.applied):
         end_at_once(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")
         draft.wake(draft.now)
         return ()
-    if observation.foreign or any(pod.attempt != attempt.number for pod in observation.may_run):
+    if observation.foreign or not all(map(draft.seen.roster.is_current, observation.may_run)):
         return ()
     if not (observation.begun_by_this_process or draft.admitted_still()):
         return ()
@@ -110,7 +108,7 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     places = recreation.places(draft)[:most]
     if not places:
         return ()
-    return (*_objects(draft, peers, places), CreatePods(attempt.number, places, _pools(draft), *draft.additions))
+    return (*_objects(draft, peers, places), CreatePods(attempt.number, places, _pools(draft), *draft.gate.additions))
 
 
 def _objects(draft: Draft, peers: Peers, places: Collection[Place]) -> Iterator[Action]:
@@ -155,7 +153,7 @@ def first_of_each_role(services: Collection[Body]) -> tuple[Body, ...]:
 
 def _pools(draft: Draft) -> dict[int, str]:
     """By slice: the node pool that its pods are pinned to, or "" where the scheduler chooses."""
-    if not draft.hardware.own_pool or draft.additions[0].gates:
+    if not draft.hardware.own_pool or draft.gate.additions[0].gates:
         return {}
     doubtful = any(ending_of(before).scheduler_chooses for before in draft.status.attempts[1:2])
     workers = ((place, pod) for place, pod in draft.seen.live.items() if not place.is_head)
@@ -168,7 +166,7 @@ def _pools(draft: Draft) -> dict[int, str]:
     factory, snapshot = draft.pod_factory(), draft.snapshot
     if not factory.pool_hosts or draft.attempt is None:
         return settled
-    number, added = draft.attempt.number, draft.additions[0].node_selector
+    number, added = draft.attempt.number, draft.gate.additions[0].node_selector
 
     def suits(node: Node) -> bool:
         return added.items() <= node.metadata.labels.items() and factory.suits(node)

@@ -12,6 +12,7 @@ from typing import Final
 from slipway.api import names
 from slipway.api.places import HEAD, Place
 from slipway.core.model.pods import Pod
+from slipway.core.model.roster import Run, run_of
 from slipway.core.planner.contract.actions import DeletePods, ForceDeletePod
 from slipway.core.planner.contract.freshness import EVER, Step
 from slipway.core.planner.diagnosis.facts import POD_GC
@@ -84,8 +85,7 @@ def _orphans(draft: Draft) -> Iterator[datetime]:
     if not snapshot.deleted_here.complete or observation.begun_by_this_process:
         return
     # Pods that were removed before this process saw them: by its clock they were gone when the attempt ended.
-    vanished = {lost.pod.place for lost in snapshot.vanished if lost.pod.attempt == attempt.number}
-    places = observation.succeeded | vanished
+    places = observation.succeeded | {pod.place for pod in snapshot.vanished_of(attempt)}
     yield from (attempt.end_time + grace for _ in observation.absent - places)
 
 
@@ -129,7 +129,7 @@ def unknown_nodes(draft: Draft) -> tuple[str, ...]:
     if draft.status.final:
         return draft.snapshot.unknown_nodes(draft.seen.may_run)
     stale_attempt_pods = (pod for pod in draft.seen.stale_attempt_pods if pod.may_run)
-    gone = draft.snapshot.vanished_of(draft.unjudged.number) if draft.unjudged is not None else ()
+    gone = draft.snapshot.vanished_of(draft.unjudged) if draft.unjudged is not None else ()
     return draft.snapshot.unknown_nodes(chain(draft.seen.live.values(), stale_attempt_pods, gone))
 
 
@@ -180,12 +180,8 @@ def _patience(draft: Draft, pod: Pod) -> timedelta:
 
 def _outdated(draft: Draft) -> list[Pod]:
     """Terminated pods of attempts before the last ended one. Only the logs of the last one are kept."""
-    attempt = draft.attempt
-    if attempt is None:
-        return []
-    keep_from = attempt.number - 1 if draft.active else attempt.number
     stale = draft.snapshot.staying(draft.seen.stale_attempt_pods)
-    return [pod for pod in stale if pod.ended and pod.attempt < keep_from]
+    return [pod for pod in stale if pod.ended and draft.seen.roster.is_outlived(pod)]
 
 
 def _grace(draft: Draft) -> int | None:
@@ -202,15 +198,15 @@ def deletions(
     pods: Iterable[Pod], grace: int | None, *, ended_too: bool, ending: Sequence[Pod] = ()
 ) -> list[DeletePods]:
     """The deletions of these pods, one for each attempt; those that are `ending` are spared."""
-    unwanted: dict[int, set[Place]] = {}
+    unwanted: dict[Run, set[Place]] = {}
     for pod in pods:
-        unwanted.setdefault(pod.attempt, set()).add(pod.place)
+        unwanted.setdefault(run_of(pod), set()).add(pod.place)
     found = []
-    for attempt, places in sorted(unwanted.items()):
+    for run, places in sorted(unwanted.items()):
         slices = {place.slice for place in places - {HEAD}}
-        kept = (pod.place for pod in ending if pod.attempt == attempt)
+        kept = (pod.place for pod in ending if run_of(pod) == run)
         spared = tuple(sorted(place for place in kept if place.slice in slices and not place.is_head))
-        found.append(DeletePods(attempt, tuple(sorted(slices)), grace, ended_too, spared, HEAD in places))
+        found.append(DeletePods(run.number, tuple(sorted(slices)), grace, ended_too, spared, HEAD in places))
     return found
 
 

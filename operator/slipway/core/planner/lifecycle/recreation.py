@@ -7,14 +7,14 @@ from typing import Final
 from slipway.api.base import rfc3339
 from slipway.api.places import Place, pod_name
 from slipway.api.status import Attempt, Phase
-from slipway.core.planner.state.draft import Blocker, Draft
+from slipway.core.planner.state.draft import Draft, retry_pause
+from slipway.core.planner.state.gate import Blocker
 from slipway.core.vocabulary.reasons import PODS_DELETED
 
-SHORTEST: Final = timedelta(seconds=2)
 LONGEST: Final = timedelta(seconds=300)
-"""How far apart the pods of one place are created at least: the longer the attempt has been starting, the farther.
+"""How far apart the pods of one place are created at most.
 
-Without it, a controller that deletes new pods at once would cost a request for each pod many times a second.
+Without a pause, a controller that deletes new pods at once would cost a request for each pod many times a second.
 """
 
 
@@ -25,7 +25,7 @@ def due(draft: Draft) -> dict[Place, datetime]:
     for lost in draft.snapshot.vanished if attempt is not None and absent else ():
         pod = lost.pod
         bound = bool(pod.spec.node_name) or pod.ended
-        if attempt is None or bound or pod.is_copy or pod.attempt != attempt.number or pod.place not in absent:
+        if attempt is None or bound or pod.is_copy or not draft.seen.roster.is_current(pod) or pod.place not in absent:
             continue
         again = (pod.metadata.creation_timestamp or lost.at) + _apart(attempt, lost.at)
         found[pod.place] = max(again, found.get(pod.place, again))
@@ -33,7 +33,7 @@ def due(draft: Draft) -> dict[Place, datetime]:
 
 
 def _apart(attempt: Attempt, now: datetime) -> timedelta:
-    return min(max((now - attempt.start_time) / 4, SHORTEST), LONGEST)
+    return retry_pause(attempt.start_time, now, LONGEST)
 
 
 def is_rare(draft: Draft, apart: timedelta) -> bool:

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from slipway.api.places import parse_intervals
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import Attempt, Phase, Resolved, SliceJobStatus
-from slipway.core.manifests.additions import NO_ADDITIONS, PodAdditions
+from slipway.api.status import Attempt, Resolved, SliceJobStatus
 from slipway.core.manifests.effective import Effective, InvalidSpec
 from slipway.core.manifests.hardware import Hardware
 from slipway.core.manifests.peers import Peers
@@ -18,26 +17,18 @@ from slipway.core.model.job import Job
 from slipway.core.planner.contract.actions import Action, Refresh
 from slipway.core.planner.contract.freshness import EVER, NODES, PODS, WORKLOAD, Step, is_recent, needed_since
 from slipway.core.planner.contract.snapshot import SKEW, Snapshot
+from slipway.core.planner.state.gate import OPEN, Blocker, Gate
 from slipway.core.planner.state.observation import Observation, observe
-from slipway.core.vocabulary.endings import Ending
 
 READ_AGAIN: Final = timedelta(seconds=10)
 """How long to wait before a Node is read again whose last answer settled nothing."""
+SHORTEST_PAUSE: Final = timedelta(seconds=2)
+LONGEST_PAUSE: Final = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
-    """What keeps a job from beginning an attempt, or from creating the pods of one."""
-
-    reason: str
-    """One CamelCase word."""
-    message: str
-    phase: Phase | None = None
-    """The phase that the job is in meanwhile; None where that depends on the attempt."""
-    ending: Ending | None = None
-    """How it ends an attempt that is under way; None when the attempt goes on."""
-    since: datetime = EVER
-    """When what holds the job came about, as far as it is dated."""
+def retry_pause(since: datetime, now: datetime, longest: timedelta = LONGEST_PAUSE) -> timedelta:
+    """How long to wait before another try: a quarter of the time that tries have failed for."""
+    return min(max((now - since) / 4, SHORTEST_PAUSE), longest)
 
 
 @dataclass(slots=True)
@@ -63,18 +54,8 @@ class Draft:
     refresh_workload: bool = False
     blocked: Blocker | None = None
     """What blocks the next attempt, or the creation of its pods."""
-    queued: Blocker | None = None
-    """What does not let the job have pods although it could run: its queue."""
-    in_line: bool = False
-    """Whether the queue keeps a job waiting whose present spec is accepted.
-
-    Such a job is not checked by a dry run again, so that it keeps its place."""
-    at_once: bool = False
-    """Whether the next attempt skips the retry delay: the queue has just admitted the job, whose quota would idle."""
-    offered: int | None = None
-    """Largest number of slices that the job may have; None for what its spec says."""
-    additions: tuple[PodAdditions, PodAdditions] = (NO_ADDITIONS, NO_ADDITIONS)
-    """What is added to the workers and to the Ray head."""
+    gate: Gate = OPEN
+    """What the queue of the job lets it do."""
     _hiding: SliceJobSpec | None = None
 
     def __post_init__(self) -> None:
@@ -125,7 +106,7 @@ class Draft:
     @property
     def most_slices(self) -> int:
         """The largest number of slices that the next attempt can have."""
-        return self.spec.most_slices if self.offered is None else self.offered
+        return self.spec.most_slices if self.gate.slices is None else self.gate.slices
 
     def pod_factory(self) -> PodFactory:
         """What makes the job's pods, of slices that are not pinned."""

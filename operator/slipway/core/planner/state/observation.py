@@ -1,6 +1,6 @@
 """Sorts the pods of a job into the sets that the rules use."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -13,6 +13,7 @@ from slipway.api.status import Attempt, ConditionType, HostState
 from slipway.core.manifests.effective import Effective
 from slipway.core.manifests.redact import foreign
 from slipway.core.model.pods import BEING_CREATED, CREATING, Pod
+from slipway.core.model.roster import NOT_BEGUN, Roster
 from slipway.core.planner.contract.snapshot import Snapshot, Vanished
 from slipway.core.planner.diagnosis.causes import judge
 from slipway.core.planner.diagnosis.evidence import Evidence
@@ -49,6 +50,8 @@ class Observation:
     """Pods of the current attempt whose worker has not run, in the order of their places."""
     unscheduled: tuple[Pod, ...] = ()
     """Those of them that are not bound to a node."""
+    roster: Roster = NOT_BEGUN
+    """Which run each place is in."""
     begun_by_this_process: bool = True
     """Whether this process began the attempt, or this very decision begins it."""
 
@@ -91,7 +94,7 @@ def observe(
     """Sort the pods of a snapshot; `done` are the hosts that have succeeded according to the status."""
     number = attempt.number if attempt else -1
     wanted = asked.runtime.places(slices, asked.resolved.hosts)
-    ended = attempt.end_time if attempt else None
+    roster = Roster.of(attempt)
     judging = _Judging(snapshot, asked, attempt, now, set(done))
     live: dict[Place, Pod] = {}
     stale_attempt_pods: list[Pod] = []
@@ -106,7 +109,7 @@ def observe(
         if pod.is_copy:
             copies.append(pod)
             continue
-        if pod.attempt != number or place not in wanted:
+        if not roster.is_current(pod) or place not in wanted:
             stale_attempt_pods.append(pod)
             continue
         live[place] = pod
@@ -114,7 +117,7 @@ def observe(
             judging.examine(pod, place, None)
     missing = wanted - live.keys()
     for lost in snapshot.vanished:
-        if lost.pod.attempt == number and lost.pod.place in wanted and _counts(lost, live, attempt):
+        if roster.is_current(lost.pod) and lost.pod.place in wanted and _counts(lost, live, attempt):
             judging.examine(lost.pod, lost.pod.place, lost.at, lost.removed_at)
             missing -= {lost.pod.place}
     if attempt is not None and attempt.end_time is None:
@@ -127,21 +130,17 @@ def observe(
         live=live,
         succeeded=succeeded,
         may_run=tuple(
-            pod for pod in (*live.values(), *stale_attempt_pods, *_fenced(copies, number, ended)) if pod.may_run
+            pod for pod in (*live.values(), *stale_attempt_pods, *filter(roster.is_over, copies)) if pod.may_run
         ),
         started=succeeded | {place for place, pod in live.items() if pod.started},
         late=late,
+        roster=roster,
         unscheduled=tuple(pod for _, pod in late if not pod.spec.node_name and not pod.ended),
         begun_by_this_process=number == snapshot.begun_by_this_process or number != snapshot.job.status.attempt,
         evidence=tuple(judging.evidence),
         stale_attempt_pods=tuple(stale_attempt_pods),
         foreign=tuple(foreign),
     )
-
-
-def _fenced(copies: Iterable[Pod], number: int, ended: datetime | None) -> Iterator[Pod]:
-    """Copies of pods of ended attempts. A copy of a pod of the current attempt does not hold anything up."""
-    return (pod for pod in copies if 0 <= pod.attempt < number or (pod.attempt == number and ended is not None))
 
 
 @dataclass(slots=True)

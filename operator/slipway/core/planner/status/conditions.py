@@ -22,7 +22,8 @@ from slipway.core.model.job import Job
 from slipway.core.planner.capacity import wait_for_nodes
 from slipway.core.planner.lifecycle import budgets, fencing
 from slipway.core.planner.lifecycle.start_trouble import trouble
-from slipway.core.planner.state.draft import Blocker, Draft
+from slipway.core.planner.state.draft import Draft
+from slipway.core.planner.state.gate import Blocker
 from slipway.core.planner.state.observation import blocked_hosts
 from slipway.core.planner.status import progress
 from slipway.core.validation.acceptance import HASH_VERSION
@@ -179,7 +180,7 @@ def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
     if draft.problem is not None:
         return ConditionType.ACCEPTED, False, draft.problem.reason, draft.problem.message
     said = draft.job.status.condition(ConditionType.ACCEPTED)
-    if said is not None and draft.in_line and not draft.snapshot.checked:
+    if said is not None and draft.gate.keeps_place and not draft.snapshot.checked:
         return ConditionType.ACCEPTED, True, said.reason, said.message
     asked = draft.attempt is not None or draft.snapshot.checked
     pods = "takes its pods" if asked else "checks its pods in a dry run before the first attempt"

@@ -8,6 +8,7 @@ from slipway.api.status import Attempt, Phase, SliceJobStatus, suspended_since
 from slipway.core.accounting.ledger import NOTHING, Holding, chips_of_pod, continued, held_by_attempt, places_with_chips
 from slipway.core.accounting.spans import spans, whole
 from slipway.core.model.pods import Pod
+from slipway.core.model.roster import Roster
 from slipway.core.planner.contract.snapshot import Snapshot
 from slipway.core.planner.status.progress import saved_until
 from slipway.core.vocabulary.charges import CHARGED
@@ -79,11 +80,11 @@ def _queued(before: SliceJobStatus, status: SliceJobStatus, now: datetime) -> Sl
 def _scheduled(snapshot: Snapshot, attempt: Attempt, now: datetime) -> datetime | None:
     """When the last pod of an attempt was bound to a node; None where not all were, as far as is known."""
     status = snapshot.job.status
-    pods = (*snapshot.own_pods(), *(lost.pod for lost in snapshot.vanished))
+    pods = (*Roster.of(attempt).current(snapshot.own_pods()), *snapshot.vanished_of(attempt))
     bound = {
         pod.place: pod.bound_at
         for pod in pods
-        if pod.attempt == attempt.number and not (pod.is_copy or pod.is_head) and pod.spec.node_name and pod.bound_at
+        if not (pod.is_copy or pod.is_head) and pod.spec.node_name and pod.bound_at
     }
     if not bound or len(bound.keys() | parse_intervals(status.succeeded_hosts)) < places_with_chips(status):
         return None

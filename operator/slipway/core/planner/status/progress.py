@@ -11,6 +11,7 @@ from slipway.api.progress import CHECKPOINT, PatternError, Progress, ProgressSta
 from slipway.api.status import Attempt, ConditionType, SliceJobStatus
 from slipway.core.model.job import Job
 from slipway.core.model.pods import Pod
+from slipway.core.model.roster import Roster
 from slipway.core.planner.contract.snapshot import Printed, Snapshot
 from slipway.core.planner.state.draft import Draft
 
@@ -52,12 +53,12 @@ def source(job: Job, pods: Iterable[Pod]) -> Source | None:
     asked, newest = job.spec.progress, job.status.newest
     if asked is None or newest is None or groups(asked) is None:
         return None
-    attempt = newest.number
+    attempt, roster = newest.number, Roster.of(newest)
     of_ray = job.spec.ray is not None
     place, container = (HEAD, names.DRIVER_CONTAINER) if of_ray else (FIRST, names.WORKER_CONTAINER)
-    for pod in pods:
-        known = (pod.metadata.labels.job_uid, pod.attempt, pod.place, pod.is_copy) == (job.uid, attempt, place, False)
-        if known and pod.worker is not None and (pod.worker.running or pod.worker.terminated):
+    for pod in roster.current(pods):
+        own = pod.metadata.labels.job_uid == job.uid and not pod.is_copy
+        if own and pod.place == place and pod.worker is not None and (pod.worker.running or pod.worker.terminated):
             stored = job.status.progress
             before = stored if stored is not None and stored.attempt == attempt else None
             return Source(attempt, pod.metadata.name, pod.metadata.uid, container, asked, before)

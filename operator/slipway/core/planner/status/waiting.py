@@ -3,8 +3,7 @@
 from typing import Final
 
 from slipway.api.status import ConditionType, Phase, SliceJobStatus
-from slipway.core.explain import api_server, kubelet, scheduler
-from slipway.core.planner.queue import messages
+from slipway.core.explain import api_server, kubelet, kueue_messages, scheduler
 from slipway.core.vocabulary.endings import CAPACITY_RELEASED
 from slipway.core.vocabulary.reasons import (
     BACKOFF,
@@ -21,7 +20,7 @@ WAITING_REASONS: Final = tuple(
     sorted(
         kubelet.START_REASONS
         | scheduler.NODE_REASONS.keys()
-        | messages.QUEUE_REASONS
+        | kueue_messages.QUEUE_REASONS
         | {row.reason for row in api_server.ROWS}
         | {POD_REJECTED, NAME_TAKEN, WAITING_FOR_OLD, UNSCHEDULABLE, BACKOFF, CAPACITY_RELEASED.reason}
         | {GATED, GATED_BY_KUEUE, _STARTING, Phase.PENDING}

@@ -24,7 +24,7 @@ from slipway.core.model.workload import (
     Workload,
     workload_name,
 )
-from slipway.core.planner.queue import topology
+from slipway.core.planner.queue.kueue import topology
 from slipway.core.planner.state.draft import Draft
 from slipway.core.vocabulary.reasons import DEACTIVATED
 

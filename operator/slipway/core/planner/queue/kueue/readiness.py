@@ -5,7 +5,7 @@ from typing import Final
 
 from slipway.core.model.parts import Body
 from slipway.core.model.workload import PODS_READY, Workload
-from slipway.core.planner.queue import workloads
+from slipway.core.planner.queue.kueue import workloads
 from slipway.core.planner.state.draft import Draft
 
 RECOVERING: Final = timedelta(seconds=60)

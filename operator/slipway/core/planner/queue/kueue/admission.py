@@ -7,11 +7,12 @@ Kueue is told nothing when an attempt fails and the next one begins: one Workloa
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from slipway.api.places import FIRST, HEAD
 from slipway.api.status import Phase
+from slipway.core.explain import kueue_messages
+from slipway.core.manifests.additions import PodAdditions
 from slipway.core.manifests.redact import foreign
 from slipway.core.model.parts import Body
 from slipway.core.model.pods import Pod
@@ -20,10 +21,11 @@ from slipway.core.planner.contract.actions import Action, CreateWorkload, Delete
 from slipway.core.planner.contract.freshness import EVER
 from slipway.core.planner.contract.snapshot import Snapshot
 from slipway.core.planner.lifecycle import fencing
-from slipway.core.planner.queue import messages, pod_sets, priority_boost, readiness, topology, workloads
-from slipway.core.planner.queue.queue_refusals import leaves_for_now, refusal
-from slipway.core.planner.queue.workloads import Contradiction
-from slipway.core.planner.state.draft import Blocker, Draft
+from slipway.core.planner.queue.kueue import pod_sets, priority_boost, readiness, topology, workloads
+from slipway.core.planner.queue.kueue.queue_refusals import leaves_for_now, refusal
+from slipway.core.planner.queue.kueue.workloads import Contradiction
+from slipway.core.planner.state.draft import Draft, retry_pause
+from slipway.core.planner.state.gate import OPEN, Blocker, Gate
 from slipway.core.vocabulary.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ending_of
 from slipway.core.vocabulary.reasons import (
     DELETED_WORKLOAD,
@@ -34,13 +36,9 @@ from slipway.core.vocabulary.reasons import (
     WAITING_FOR_OLD,
 )
 
-FIRST_RETRY: Final = timedelta(seconds=2)
-LONGEST_RETRY: Final = timedelta(seconds=60)
-"""The first and the longest pause before a Workload is created again that was refused."""
 
-
-def gate(draft: Draft) -> None:
-    """Keep the job waiting while its queue does not admit it.
+def gate(draft: Draft) -> Gate:
+    """What the queue lets the job do: no pods while it does not admit the job.
 
     Raises:
         InvalidSpec: when the job can be in no queue and has made no attempt.
@@ -49,28 +47,30 @@ def gate(draft: Draft) -> None:
     if draft.job.queue is None or not (kueue.version or kueue.problem):
         topology.leave(draft)
     if draft.job.queue is None:
-        return
+        return OPEN
     workload = kueue.workload
     if (refused := refusal(draft)) is not None:
         if draft.attempt is None and (workload is None or not kueue.problem):
             raise refused
         if draft.active is None or not _has_to_go(draft, workload):
-            _have_wait(draft, Blocker(refused.reason, refused.message, Phase.QUEUED))
-            return
+            return _closed(draft, Blocker(refused.reason, refused.message, Phase.QUEUED))
     if draft.spec.suspend:
-        return
+        return OPEN
     admitted = workload if workload is not None and workload.admitted and is_ours(draft, workload) else None
     if admitted is not None and not pod_sets.is_replaced(draft, admitted):
-        draft.offered = pod_sets.asked(draft, admitted) if draft.spec.acceptable_slices else None
+        slices = pod_sets.asked(draft, admitted) if draft.spec.acceptable_slices else None
         # The queue has had the job wait, and has admitted it again: its quota is not to lie idle.
-        draft.at_once = ending_of(draft.attempt) in (PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE)
-        _add_to_pods(draft)
-        return
-    _have_wait(draft, _blocker(draft, workload))
+        at_once = ending_of(draft.attempt) in (PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE)
+        try:
+            return Gate(at_once=at_once, slices=slices, additions=_additions(draft, admitted))
+        except Contradiction as problem:
+            blocker = Blocker(NOT_USABLE, f"admitted by its queue, but {problem}", Phase.QUEUED)
+            return Gate(blocker, at_once=at_once, slices=slices)
+    return _closed(draft, _blocker(draft, workload))
 
 
-def _have_wait(draft: Draft, blocker: Blocker) -> None:
-    draft.queued, draft.in_line = blocker, draft.job.is_as_accepted
+def _closed(draft: Draft, blocker: Blocker) -> Gate:
+    return Gate(blocker, keeps_place=draft.job.is_as_accepted)
 
 
 def stand(draft: Draft) -> None:
@@ -81,7 +81,8 @@ def stand(draft: Draft) -> None:
     """
     if (refused := refusal(draft)) is not None:
         raise refused
-    draft.blocked = draft.queued = _blocker(draft, draft.snapshot.kueue.workload)
+    draft.blocked = _blocker(draft, draft.snapshot.kueue.workload)
+    draft.gate = Gate(draft.blocked)
 
 
 def _has_to_go(draft: Draft, known: Workload | None) -> bool:
@@ -136,11 +137,11 @@ def _words(draft: Draft, known: Workload | None) -> tuple[str, str]:
     if outdated or known.admitted:
         what = "the defaults of its pods have changed: they" if outdated else f"all {draft.spec.most_slices} slices"
         return ENTERING, f"{what} are asked for again by a new {name}"
-    reason, message = messages.waiting(known)
+    reason, message = kueue_messages.waiting(known)
     kueue = draft.snapshot.kueue
-    message = foreign(messages.with_name(message, kueue.preemptor), draft.hiding)
+    message = foreign(kueue_messages.with_name(message, kueue.preemptor), draft.hiding)
     if reason == PREEMPTS:
-        message = messages.with_preempted(message, kueue.preempted)
+        message = kueue_messages.with_preempted(message, kueue.preempted)
     if (asked := pod_sets.asked(draft, known)) < draft.spec.most_slices:
         message = f"{message}; {asked} of {draft.spec.most_slices} slices are asked for"
     return reason, message
@@ -156,26 +157,25 @@ def _without_workload(draft: Draft) -> str:
     return f"it has no Workload in {queue}: it was put in that queue while the attempt went on, or the Workload is gone"
 
 
-def _add_to_pods(draft: Draft) -> None:
-    """Find out what the admission adds to pods that are yet to be created."""
+def _additions(draft: Draft, admitted: Workload) -> tuple[PodAdditions, PodAdditions]:
+    """What the admission adds to pods that are yet to be created.
+
+    Raises:
+        Contradiction: when the pods could not have it.
+    """
     kueue = draft.snapshot.kueue
-    try:
-        workers = workloads.additions(kueue, workloads.WORKERS)
-        head = workloads.additions(kueue, workloads.RAY_HEAD)
-        if not draft.seen.live and draft.problem is None:
-            factory = draft.pod_factory()
-            for added, place in ((workers, FIRST), (head, HEAD)):
-                if place in draft.seen.wanted:
-                    workloads.refuse_contradictions(added, factory.pod(0, place))
-    except Contradiction as problem:
-        draft.queued = Blocker(NOT_USABLE, f"admitted by its queue, but {problem}", Phase.QUEUED)
-    else:
-        workload = kueue.workload
-        if workload is not None and workloads.WORKERS in workload.placed:
-            workers = topology.placed(draft, workload, workers, workloads.WORKERS)
-        if workload is not None and workloads.RAY_HEAD in workload.placed:
-            head = topology.placed(draft, workload, head, workloads.RAY_HEAD, head=True)
-        draft.additions = (workers, head)
+    workers = workloads.additions(kueue, workloads.WORKERS)
+    head = workloads.additions(kueue, workloads.RAY_HEAD)
+    if not draft.seen.live and draft.problem is None:
+        factory = draft.pod_factory()
+        for added, place in ((workers, FIRST), (head, HEAD)):
+            if place in draft.seen.wanted:
+                workloads.refuse_contradictions(added, factory.pod(0, place))
+    if workloads.WORKERS in admitted.placed:
+        workers = topology.placed(draft, admitted, workers, workloads.WORKERS)
+    if workloads.RAY_HEAD in admitted.placed:
+        head = topology.placed(draft, admitted, head, workloads.RAY_HEAD, head=True)
+    return workers, head
 
 
 def settle(draft: Draft) -> None:
@@ -272,8 +272,7 @@ def _create(draft: Draft) -> None:
     refused = draft.snapshot.rejection
     if refused is not None:
         since = (draft.attempt and draft.attempt.end_time) or draft.job.created
-        pause = min(max((refused.at - since) / 4, FIRST_RETRY), LONGEST_RETRY)
-        if not draft.passed(refused.at + pause):
+        if not draft.passed(refused.at + retry_pause(since, refused.at)):
             return
     draft.act(CreateWorkload(draft.snapshot.kueue.version, workloads.workload(draft)))
 

@@ -10,9 +10,10 @@ from typing import Final
 
 from slipway.api.resources import amount
 from slipway.api.status import suspended_since
+from slipway.core.explain import kueue_messages
 from slipway.core.model.parts import Body
 from slipway.core.model.workload import EVICTED, QUOTA_RESERVED, Workload
-from slipway.core.planner.queue import messages, workloads
+from slipway.core.planner.queue.kueue import workloads
 from slipway.core.planner.state.draft import Draft
 from slipway.core.vocabulary.endings import SUSPENDED, ending_of
 from slipway.core.vocabulary.reasons import NEVER_FITS, NO_QUOTA
@@ -114,10 +115,10 @@ def _fewer(draft: Draft, known: Workload) -> int:
     that gave its quota back for more takes as many slices as before at once.
     """
     now, sizes = asked(draft, known), sorted(draft.spec.acceptable_slices, reverse=True)
-    reason, _ = messages.waiting(known)
+    reason, _ = kueue_messages.waiting(known)
     if reason not in _WAIT_FOR_QUOTA or not known.is_current(QUOTA_RESERVED):
         return now
-    if not messages.is_about(known, workloads.WORKERS):
+    if not kueue_messages.is_about(known, workloads.WORKERS):
         # The Ray head is one pod however many slices there are.
         return now
     fitting = max((size for size in sizes if size < now and size <= _room(draft, known, now)), default=now)
@@ -146,6 +147,6 @@ def _room(draft: Draft, known: Workload, slices: int) -> int:
     """How many slices there is quota for, as far as Kueue's words tell."""
     for resource, count in draft.hardware.resources().items():
         each = int(count) * draft.resolved.hosts
-        if missing := messages.missing(known, resource):
+        if missing := kueue_messages.missing(known, resource):
             return slices - -(-missing // each)
     return slices - 1
