@@ -13,7 +13,7 @@ _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
 
 
 class Place(NamedTuple):
-    """The place of a pod in its job."""
+    """The seat of a pod in its job: it says the name, the labels and the node pool of the pod."""
 
     role: str
     """`head` or `worker`."""
@@ -31,6 +31,15 @@ class Place(NamedTuple):
     def words(self) -> str:
         """The place in words."""
         return "the Ray head" if self.is_head else f"host {self.host} of slice {self.slice}"
+
+
+class Rank(NamedTuple):
+    """What a worker is to its program, whichever seat it has: which host of which slice its peers take it for."""
+
+    slice: int
+    """Index of the slice, as libtpu and JAX count slices."""
+    host: int
+    """Index of the host in its slice."""
 
 
 HEAD: Final = Place(names.ROLE_HEAD)

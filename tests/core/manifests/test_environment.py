@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from docs.generators.variables import VARIABLES
-from slipway.api.places import FIRST, HEAD, Place, worker
+from slipway.api.places import FIRST, HEAD, Place, Rank, worker
 from slipway.client.environment_listing import Listed, Listing, listing
+from slipway.core.manifests.peers import Peers
 from slipway.core.model.job import Settings
 from slipway.core.validation.acceptance import pod_factory, template_hash
 from slipway.core.validation.warnings import notices
@@ -87,6 +88,18 @@ def test_hosts_of_a_slice_differ_in_no_more_than_before() -> None:
     assert {name for name in one if one[name] != other[name]} == {
         "SLIPWAY_HOST", "SLIPWAY_RANK", "EXECUTOR_CALL_INDEX", "TPU_HOST_ID", "TPU_WORKER_ID",
     }  # fmt: skip
+
+
+def test_a_pod_is_named_by_its_seat_and_its_program_by_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a spare slice: what sits in slice 1 does the work of slice 0, and the other way round."""
+    monkeypatch.setattr(Peers, "rank", lambda peers, place: Rank(1 - place.slice, place.host))
+    monkeypatch.setattr(Peers, "seat", lambda peers, rank: worker(1 - rank.slice, rank.host))
+    pod = pod_factory(World(slices=2, **TPU).job, Settings()).pod(0, worker(1, 1))
+    labels, found = pod["metadata"]["labels"], dict(variables(worker(1, 1), slices=2, **TPU))
+    assert (pod["spec"]["hostname"], labels["slipway.dev/slice"]) == ("0-1-1", "1")
+    assert (found["MEGASCALE_SLICE_ID"], found["TPU_SLICE_NAME"], found["SLIPWAY_RANK"]) == ("0", "train-s0", "1")
+    assert found["TPU_WORKER_HOSTNAMES"] == "0-1-0.train,0-1-1.train"
+    assert found["MASTER_ADDR"] == "0-1-0.train.ml.svc"
 
 
 def test_the_ray_head_is_none_of_the_processes() -> None:

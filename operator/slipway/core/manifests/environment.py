@@ -28,7 +28,7 @@ TORCH_PORT: Final = 29500
 
 
 def slice_variables(peers: Peers, slice_index: int, hardware: Hardware) -> list[Variable]:
-    """Variables that all hosts of one slice share."""
+    """Variables that all hosts of the slice of that rank share."""
     meeting, slice_name = peers.coordinator, names.slice_name(peers.job.name, slice_index)
     variables = [
         literal("SLIPWAY_JOB", peers.job.name),
@@ -85,12 +85,13 @@ def _free_port(wanted: int, taken: Collection[int]) -> int:
 
 def host_variables(peers: Peers, place: Place) -> list[Variable]:
     """Variables that differ from host to host."""
+    rank = peers.rank(place)
     return [
-        literal("SLIPWAY_HOST", place.host),
-        literal("SLIPWAY_RANK", peers.rank(place)),
-        literal("EXECUTOR_CALL_INDEX", place.host),
-        literal("TPU_HOST_ID", place.host),
-        literal("TPU_WORKER_ID", place.host),
+        literal("SLIPWAY_HOST", rank.host),
+        literal("SLIPWAY_RANK", peers.index(rank)),
+        literal("EXECUTOR_CALL_INDEX", rank.host),
+        literal("TPU_HOST_ID", rank.host),
+        literal("TPU_WORKER_ID", rank.host),
     ]
 
 

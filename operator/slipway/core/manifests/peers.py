@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slipway.api import names
-from slipway.api.places import Place
+from slipway.api.places import Place, Rank, worker
 from slipway.api.status import Coordinator, Resolved
 from slipway.core.manifests.metadata import metadata
 from slipway.core.model.job import Job
@@ -44,14 +44,22 @@ class Peers:
         """How many workers there are."""
         return self.slices * self.hosts
 
-    def rank(self, place: Place) -> int:
-        """The rank of a worker among all: slice after slice, host after host."""
-        return place.slice * self.hosts + place.host
+    def rank(self, place: Place) -> Rank:
+        """What the worker of a seat is to its program. No seat is spare, so each slice has the rank of its seats."""
+        return Rank(place.slice, place.host)
+
+    def seat(self, rank: Rank) -> Place:
+        """The seat of a rank, the inverse of `rank`."""
+        return worker(rank.slice, rank.host)
+
+    def index(self, rank: Rank) -> int:
+        """The number of a rank among all: slice after slice, host after host."""
+        return rank.slice * self.hosts + rank.host
 
     @property
     def coordinator(self) -> Coordinator:
         """Where they meet: host 0 of slice 0, by a DNS name that is known before any pod exists."""
-        address = f"{names.hostname(self.attempt, 0, 0)}.{self.service(0)}.{self.job.namespace}.svc"
+        address = f"{self._host_name(Rank(0, 0))}.{self.job.namespace}.svc"
         return Coordinator(address=address, port=self.resolved.coordinator_port)
 
     @property
@@ -60,9 +68,12 @@ class Peers:
         return self.coordinator if self.slices > 1 or self.has_several_services else None
 
     def host_names(self, slice_index: int) -> list[str]:
-        """Names of the hosts of one slice in host order, as they resolve within the namespace."""
-        below = self.service(slice_index)
-        return [f"{names.hostname(self.attempt, slice_index, host)}.{below}" for host in range(self.hosts)]
+        """Names of the hosts of the slice of that rank in host order, as they resolve within the namespace."""
+        return [self._host_name(Rank(slice_index, host)) for host in range(self.hosts)]
+
+    def _host_name(self, rank: Rank) -> str:
+        seat = self.seat(rank)
+        return f"{names.hostname(self.attempt, seat.slice, seat.host)}.{self.service(seat.slice)}"
 
     @property
     def has_several_services(self) -> bool:
@@ -111,8 +122,8 @@ class Peers:
         return f"{self.job.name}-{self.attempt}-{slice_index}"
 
     def host_lists(self, places: Iterable[Place]) -> tuple[Body, ...]:
-        """One immutable host list for each slice of these workers, when the lists are long."""
-        slices = {place.slice for place in places if not place.is_head} if self.have_host_lists else ()
+        """One immutable host list for each slice that these workers are for their programs, when the lists are long."""
+        slices = {self.rank(place).slice for place in places if not place.is_head} if self.have_host_lists else ()
         return tuple(map(self._host_list, sorted(slices)))
 
     def _host_list(self, slice_index: int) -> Body:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from propcache.api import cached_property
 
 from slipway.api import names
-from slipway.api.places import HEAD, Place, pod_name
+from slipway.api.places import HEAD, Place, pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.core.manifests import environment, placement
 from slipway.core.manifests.containers import program, template_spec
@@ -244,7 +244,7 @@ class PodFactory:
         taken = {self._resolved.coordinator_port, *(port["containerPort"] for port in beside)}
         megascale = hardware.is_tpu and peers.slices > 1
         own = [
-            *environment.slice_variables(peers, slice_index, hardware),
+            *environment.slice_variables(peers, peers.rank(worker(slice_index, 0)).slice, hardware),
             *environment.group_variables(peers, given, taken, megascale=megascale),
             *self._runtime.worker_variables(peers, slice_index, hardware),
         ]
