@@ -26,7 +26,7 @@ def test_an_operator_that_ends_ends_the_demo(tmp_path: Path, monkeypatch: pytest
     cluster: Any = SimpleNamespace(state=SimpleNamespace(binaries={"kubectl": "kubectl"}), kubeconfig=tmp_path / "none")
     demo = run.Demo(cluster, Console(quiet=True), tmp_path)
     monkeypatch.setattr(demo, "_view", SimpleNamespace(show=lambda seen: None))
-    seen: Any = SimpleNamespace(status={})
+    seen: Any = SimpleNamespace(job=None, ended=False)
     with demo._open:
         demo._start_operator()
         with pytest.raises(run.DemoFailed, match="the operator ended while waiting for the end: Traceback"):

@@ -1,80 +1,83 @@
-"""What the cluster shows of one job, kept up to date by watches."""
+"""What the cluster shows of one job, kept up to date by the client that users have."""
 
-import json
-import subprocess
-import threading
+import asyncio
 from collections.abc import Callable
-from typing import IO, Any
+from contextlib import aclosing
+from typing import Self
 
-Object = dict[str, Any]
+from slipway.api.places import Place, parse_pod_name
+from slipway.apiserver.watch import Applied, Deleted
+from slipway.client import background_loop
+from slipway.client.blocking import Client
+from slipway.client.host_states import PodSeen, state_of
+from slipway.client.logs import Line, Selection, follow_batches
+from slipway.client.model import JobState
+from slipway.client.verbs import Verbs
+
+_SPEAKER = Selection(follow=True, slices=frozenset({0}), hosts=frozenset({0}))
+"""Host 0 of slice 0 speaks for all."""
 
 
 class Follower:
-    """Follows one SliceJob, its pods and the output of its first worker, through kubectl as a user would."""
+    """Follows one SliceJob, its pods and the output of its first worker."""
 
-    def __init__(self, kubectl: list[str], job: str, changed: Callable[[], None]) -> None:
-        self._kubectl, self._job, self._changed = kubectl, job, changed
-        self._processes: list[subprocess.Popen[str]] = []
-        self._readers: list[threading.Thread] = []
-        self._printed: set[str] = set()
-        self.status: Object = {}
-        self.pods: dict[str, Object] = {}
+    def __init__(self, client: Client, name: str, changed: Callable[[], None]) -> None:
+        self._client, self._name, self._changed = client, name, changed
+        self._over = asyncio.Event()
+        self.job: JobState | None = None
+        self.pods: dict[str, PodSeen] = {}
         self.output: list[str] = []
 
-    def __enter__(self) -> "Follower":
-        self._start(self._watch("slicejobs", f"--field-selector=metadata.name={self._job}"), self._read_job)
-        self._start(self._watch("pods", f"--selector=slipway.dev/job-name={self._job}"), self._read_pod)
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended."""
+        return self.job is not None and self.job.over
+
+    @property
+    def hosts(self) -> dict[Place, str]:
+        """The state of each host of the current attempt that has a pod."""
+        placed = ((parse_pod_name(self._name, name), pod) for name, pod in list(self.pods.items()))
+        current = self.job.status.attempt if self.job is not None else None
+        return {found[1]: state_of(pod) for found, pod in placed if found is not None and found[0] == current}
+
+    def __enter__(self) -> Self:
+        self._work = background_loop.start(self._follow())
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            process.wait()
-        for reader in self._readers:
-            reader.join()
+        background_loop.run(self._end())
+        background_loop.result(self._work)
 
-    def _watch(self, kind: str, selector: str) -> list[str]:
-        return [*self._kubectl, "get", kind, selector, "--watch", "--output-watch-events", "--output=json"]
+    async def _end(self) -> None:
+        self._over.set()
 
-    def _start(self, command: list[str], read: Callable[[IO[str]], None]) -> None:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self._processes.append(process)
-        assert process.stdout is not None
-        reader = threading.Thread(target=_read_and_close, args=(process.stdout, read), daemon=True)
-        self._readers.append(reader)
-        reader.start()
+    async def _follow(self) -> None:
+        async with self._client.client() as client:
+            work = (self._follow_job, self._follow_pods, self._follow_output)
+            tasks = [asyncio.create_task(follow(client)) for follow in work]
+            await self._over.wait()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _read_job(self, stream: IO[str]) -> None:
-        for event in map(json.loads, stream):
-            self.status = event["object"].get("status", {})
-            self._changed()
+    async def _follow_job(self, client: Verbs) -> None:
+        async with aclosing(client.watch(self._name)) as states:
+            async for state in states:
+                self.job = state
+                self._changed()
 
-    def _read_pod(self, stream: IO[str]) -> None:
-        for event in map(json.loads, stream):
-            pod = event["object"]
-            name = pod["metadata"]["name"]
-            if event["type"] == "DELETED":
-                self.pods.pop(name, None)
-            else:
-                self.pods[name] = pod
-                self._follow_output(name, pod)
-            self._changed()
+    async def _follow_pods(self, client: Verbs) -> None:
+        async with aclosing(client.watch_pods(self._name)) as events:
+            async for event in events:
+                match event:
+                    case Applied(pod):
+                        self.pods[pod.metadata.name] = pod
+                    case Deleted(pod):
+                        self.pods.pop(pod.metadata.name, None)
+                self._changed()
 
-    def _follow_output(self, name: str, pod: Object) -> None:
-        """Host 0 of slice 0 speaks for all; each attempt has its own."""
-        labels = pod["metadata"]["labels"]
-        first = labels.get("slipway.dev/slice") == "0" and labels.get("slipway.dev/host") == "0"
-        if first and pod["status"]["phase"] == "Running" and name not in self._printed:
-            self._printed.add(name)
-            self._start([*self._kubectl, "logs", "--follow", name], self._read_output)
-
-    def _read_output(self, stream: IO[str]) -> None:
-        for line in stream:
-            self.output.append(line.rstrip())
-            self._changed()
-
-
-def _read_and_close(stream: IO[str], read: Callable[[IO[str]], None]) -> None:
-    with stream:
-        read(stream)
+    async def _follow_output(self, client: Verbs) -> None:
+        async with aclosing(follow_batches(client, self._name, _SPEAKER)) as batches:
+            async for batch in batches:
+                self.output += [item.text.rstrip() for item in batch if isinstance(item, Line)]
+                self._changed()

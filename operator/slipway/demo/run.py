@@ -16,10 +16,12 @@ from typing import Any, Final
 import yaml
 from rich.console import Console
 
+from slipway.api.places import parse_pod_name
+from slipway.client.blocking import Client
 from slipway.demo import images, proof
 from slipway.demo.files import shipped
 from slipway.demo.follow import Follower
-from slipway.demo.view import View, timeline
+from slipway.demo.view import View, story
 from slipway.devcluster import ClusterSpec, NativeCluster, NativeProvider, Pool
 from slipway.devcluster.native.provider import check_machine
 from slipway.devcluster.progress import StepReporter
@@ -30,6 +32,8 @@ LIMIT_SECONDS: Final = 300
 AWAY_SECONDS: Final = 10
 LONG_LEASE: Final = ("--lease-duration", "120", "--renew-deadline", "100")
 """There is no other operator, and a machine that builds and starts a cluster may be slow to answer."""
+
+_END: Final = "the end of the job"
 
 
 class DemoFailed(Exception):
@@ -91,7 +95,7 @@ class Demo:
         self._name: str = self._body["metadata"]["name"]
         self._kubectl = [str(cluster.state.binaries["kubectl"]), "--kubeconfig", str(cluster.kubeconfig)]
         self._changed = threading.Event()
-        self._view = View(console, self._name)
+        self._view = View(console)
         self._console = console
         self._deadline = time.monotonic() + LIMIT_SECONDS
         self._open = ExitStack()
@@ -109,31 +113,31 @@ class Demo:
         with self._open:
             self._apply("crds", shipped("crds"))
             self._start_operator()
-            follower = self._open.enter_context(Follower(self._kubectl, self._name, self._changed.set))
             self._open.enter_context(self._view.open())
             self._view.say(f"kubectl apply: SliceJob {self._name}, 2 slices of 2 hosts")
             self._apply("job", self._body)
+            client = Client(kubeconfig=self._cluster.kubeconfig)
+            follower = self._open.enter_context(Follower(client, self._name, self._changed.set))
             self._until(follower, "the first checkpoints", lambda: self._step() >= self._steps // 4)
             resumed_from = self._step()
             times = self._preempt(follower)
-            self._until(follower, "the end of the job", lambda: "result" in follower.status)
-        self._console.print(timeline(follower.status))
-        wrong = proof.complaints(follower.status, proof.newest(self._checkpoints), self._steps, resumed_from)
+            self._until(follower, _END, lambda: follower.ended)
+            job = follower.job
+            assert job is not None
+        self._console.print(story(job, self._console.width))
+        wrong = proof.complaints(job.stored.status, proof.newest(self._checkpoints), self._steps, resumed_from)
         if wrong:
             raise DemoFailed("; ".join(wrong) + f". Operator's log: {self._log_tail()}")
         return times
 
     def _preempt(self, seen: Follower) -> Times:
-        node = next(
-            pod["spec"]["nodeName"]
-            for pod in list(seen.pods.values())
-            if pod["metadata"]["labels"]["slipway.dev/slice"] == "1"
-        )
+        placed = ((parse_pod_name(self._name, name), pod) for name, pod in list(seen.pods.items()))
+        node = next(pod.spec["nodeName"] for found, pod in placed if found is not None and found[1].slice == 1)
         self._view.say(f"slipway cluster preempt {node} --return-after {AWAY_SECONDS}s")
         start = time.monotonic()
         taking = threading.Thread(target=self._take_away, args=(node,))
         taking.start()
-        self._until(seen, "the restart", lambda: bool(seen.status["attempts"][0].get("endTime")) or self._next(seen))
+        self._until(seen, "the restart", lambda: seen.job is not None and seen.job.ended(0))
         noticed = time.monotonic() - start
         self._until(
             seen, "the pods of attempt 1", lambda: sum(n.startswith(f"{self._name}-1-") for n in list(seen.pods)) == 4
@@ -142,9 +146,6 @@ class Demo:
         taking.join()
         self._view.say(f"{node} is back as a new machine")
         return Times(noticed, created)
-
-    def _next(self, seen: Follower) -> bool:
-        return bool(seen.status.get("attempt", 0) > 0)
 
     def _take_away(self, node: str) -> None:
         self._cluster.preempt(node)
@@ -164,9 +165,10 @@ class Demo:
         while not holds():
             if self._operator.poll() is not None:
                 raise DemoFailed(f"the operator ended while waiting for {what}: {self._log_tail()}")
-            if time.monotonic() > self._deadline or ("result" in seen.status and what != "the end of the job"):
+            if time.monotonic() > self._deadline or (seen.ended and what != _END):
+                status = seen.job.stored.status if seen.job is not None else {}
                 raise DemoFailed(
-                    f"{what} did not come; the job says: {json.dumps(seen.status, indent=1)[-3000:]}. "
+                    f"{what} did not come; the job says: {json.dumps(status, indent=1)[-3000:]}. "
                     f"Operator's log: {self._log_tail()}"
                 )
             self._changed.wait(timeout=0.5)

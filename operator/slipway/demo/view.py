@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
-from slipway.client.pictures.formats import coloured
+from slipway.client.model import JobState
+from slipway.client.pictures.formats import clock
+from slipway.client.pictures.live import picture
+from slipway.client.pictures.timeline import timeline
 from slipway.demo.follow import Follower
 
 _SHOWN_LINES = 8
@@ -20,8 +21,8 @@ _SHOWN_LINES = 8
 class View:
     """Shows a follower's job while it runs."""
 
-    def __init__(self, console: Console, job: str) -> None:
-        self._console, self._job = console, job
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._live: Live | None = None
         self._said: tuple[Any, ...] = ()
         self._lines = 0
@@ -55,71 +56,25 @@ class View:
             self._line(f"--> {text}")
 
     def _print(self, seen: Follower) -> None:
-        status = seen.status
-        told = (status.get("phase"), status.get("attempt"))
-        if told != self._said and told[0]:
-            self._said = told
-            message = _running(status)
-            self._line(f"{_clock()} attempt {told[1]}: {told[0]}: {message}")
+        job = seen.job
+        if job is not None and job.seen and self._said != (now := (job.phase, job.status.attempt)):
+            self._said = now
+            self._line(f"{clock(datetime.now(UTC))} attempt {job.status.attempt}: {job.phase}: {job.message}")
         for line in seen.output[self._lines :]:
             self._line(f"    {line}")
         self._lines = len(seen.output)
 
-    def _picture(self, seen: Follower) -> Panel:
-        status = seen.status
-        head = Table.grid(padding=(0, 2))
-        head.add_row("phase", coloured(status.get("phase", "-")), "attempt", str(status.get("attempt", "-")))
-        head.add_row("slices", status.get("readySlices", "-"), "failures", str(status.get("failures", 0)))
-        head.add_row("", "", "preemptions", str(status.get("preemptions", 0)))
-        pods = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("pod", "slice", "host", "node", "phase"):
-            pods.add_column(column)
-        for name, pod in sorted(seen.pods.items()):
-            labels = pod["metadata"]["labels"]
-            going = " (going)" if "deletionTimestamp" in pod["metadata"] else ""
-            pods.add_row(
-                name,
-                labels["slipway.dev/slice"],
-                labels["slipway.dev/host"],
-                pod["spec"].get("nodeName", "-"),
-                coloured(pod["status"]["phase"]) + going,
-            )
+    def _picture(self, seen: Follower) -> Group:
         output = Text("\n".join(seen.output[-_SHOWN_LINES:]), style="dim")
-        return Panel(
-            Group(head, Text(_running(status)), Text(self.note, style="bold magenta"), pods, output),
-            title=f"SliceJob {self._job}",
-        )
+        parts: list[RenderableType] = [Text(self.note, style="bold magenta"), output]
+        if seen.job is not None:
+            parts.insert(0, picture(seen.job, seen.hosts, datetime.now(UTC), self._console.width))
+        return Group(*parts)
 
 
-def _running(status: dict[str, Any]) -> str:
-    for condition in status.get("conditions", ()):
-        if condition["type"] == "Running":
-            return str(condition.get("message", ""))
-    return ""
-
-
-def _clock() -> str:
-    return datetime.now().astimezone().strftime("%H:%M:%S")
-
-
-def timeline(status: dict[str, Any]) -> Group:
+def story(job: JobState, width: int) -> Group:
     """The story of a job as its status tells it."""
-    attempts = list(reversed(status.get("attempts", ())))
-    table = Table(title="What happened, from status.attempts", title_justify="left", box=None, pad_edge=False)
-    for column in ("attempt", "from", "running", "until", "charged to", "reason"):
-        table.add_column(column, no_wrap=True)
-    for attempt in attempts:
-        table.add_row(
-            str(attempt["number"]),
-            _hour(attempt.get("startTime")),
-            _hour(attempt.get("runningTime")),
-            _hour(attempt.get("endTime")),
-            attempt.get("cause", "-"),
-            attempt.get("reason", "-"),
-        )
+    attempts = tuple(reversed(job.status.attempts))
     # In a column beside the others a message would be a few letters wide on most terminals.
-    return Group(table, *(Text(f"attempt {one['number']}: {one.get('message', '-')}") for one in attempts))
-
-
-def _hour(moment: str | None) -> str:
-    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S") if moment else "-"
+    messages = (Text(f"attempt {attempt.number}: {attempt.message or '-'}") for attempt in attempts)
+    return Group(Text("What happened, from status.attempts"), timeline(attempts, datetime.now(UTC), width), *messages)
