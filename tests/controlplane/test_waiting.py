@@ -111,7 +111,7 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
         {"accelerator": SPOT, "nodeSelector": {"team": "research"}},
         "SelectorMatchesNothing",
         "none of the 4 node pools of v5p-16 (tpu-v5p-slice, 2x2x2) has team=research",
-        "take team out of the nodeSelector",
+        "remove team from the nodeSelector",
     ),
     "more slices than there are": (
         nothing,
