@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from slipway.controller import engine
-from slipway.controller.recorder import records
 from slipway.core.planner.contract.actions import CreatePods, Plan
 from slipway.core.planner.contract.snapshot import Snapshot
 from tests.simulation.__main__ import main
 from tests.simulation.replay import decisions
 from tests.simulation.run import told
+from tests.stories.printing import lines
 
 RECORD = "ml_train.jsonl"
 
@@ -39,10 +39,12 @@ def _without_pools(decision: Plan) -> Plan:
     return replace(decision, actions=tuple(actions))
 
 
-def test_a_record_is_printed_a_line_a_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_is_printed_as_a_story_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told(1, tmp_path)
     assert main(["--replay", str(tmp_path / RECORD)]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == len(list(records(tmp_path / RECORD)))
-    assert "Check(" in printed[0]
-    assert "charged" in printed[-1] or "Succeeded" in printed[-1]
+    printed = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    made = [line for record, plan in decisions(tmp_path / RECORD) for line in lines(record.snapshot.job.status, plan)]
+    assert [line for line in printed if not line.startswith("do      read again")] == made
+    assert any(line.startswith("do      dry run of 1 Pod") for line in printed)
+    assert any(line.startswith("do      create ") and line.endswith(" of attempt 0") for line in printed)
+    assert any(line.startswith("status  Running: ") for line in printed)
