@@ -36,6 +36,7 @@ from tests.simulation.store import SECRET, PodRecord
 from tests.simulation.timeline import moment, second_of
 from tests.simulation.truth import OUTRANKED, Blow, Kind, require
 from tests.simulation.words import check_counts, check_words
+from tests.stories.printing import written
 
 MAX_STATUS_BYTES: Final = 32_768
 MAX_WRITES_A_MINUTE: Final = 60
@@ -279,21 +280,8 @@ class Invariants:
         return {one.uid for one in ours if one.pod.ended and not _dated(one.pod)}
 
     def _say(self, who: str, old: SliceJobStatus, new: SliceJobStatus) -> None:
-        newest = new.attempts[0] if new.attempts else None
-        self.cluster.say(
-            "%s writes: %s, attempt %s (ended %s, %s %s), failures %d, preemptions %d (%d), uncharged %d%s",
-            who,
-            new.phase,
-            new.attempt,
-            newest.end_time.strftime("%H:%M:%S.%f") if newest and newest.end_time else "-",
-            newest.reason if newest else "",
-            newest.cause if newest else "",
-            new.failures,
-            new.preemptions,
-            new.infrastructure_failures,
-            new.uncharged,
-            f"; last charged: {new.attempts[1].reason} {new.attempts[1].cause}" if len(new.attempts) > 1 else "",
-        )
+        for line in written(old, new):
+            self.cluster.say("%s %s", who, line)
 
     def _not_too_often(self, ledger: Ledger) -> None:
         now = self.cluster.timeline.now
