@@ -24,7 +24,7 @@ from slipway.core.explain.api_server import ROWS
 from slipway.core.explain.kubelet import TROUBLES, Trouble
 from slipway.core.planner.diagnosis.causes import RULES
 from slipway.core.vocabulary.endings import ENDINGS, OF_ALL_HOSTS, Ending
-from slipway.local.conversion.table import TABLE, Answer
+from slipway.local.conversion.field_table import TABLE, Answer
 
 DOCS: Final = Path(__file__).parents[1]
 VALUES_SCHEMA: Final = chart.CHART / "values.schema.json"

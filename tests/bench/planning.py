@@ -14,7 +14,7 @@ from slipway.api.names import NODE_POOL
 from slipway.core.model.job import Settings
 from slipway.core.model.nodes import Node, grouped
 from slipway.core.model.tenants import Tenant, Tenants
-from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.pool_pinning import NodePools
 from slipway.core.planner.contract.snapshot import Snapshot
 from slipway.core.planner.plan import plan
 from slipway.devcluster.native.simulated import node_object

@@ -15,10 +15,10 @@ from click.shell_completion import BashComplete
 from click.testing import CliRunner, Result
 
 from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
-from slipway.cli.change import cancel, delete
 from slipway.cli.common import retargeted
 from slipway.cli.describe import describe
 from slipway.cli.events import events
+from slipway.cli.lifecycle import cancel, delete
 from slipway.cli.list import list_
 from slipway.cli.logs import logs
 from slipway.cli.run import run

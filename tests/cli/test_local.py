@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from slipway.cli.advice import advice
+from slipway.cli.engine_options import Device, mounted_device
 from slipway.cli.local import local
-from slipway.cli.machine import Device, mounted_device
 from slipway.cli.main import main
 from slipway.client.errors import Refused
 from slipway.client.manifests.mounts import mounts
@@ -25,7 +25,7 @@ from slipway.local.conversion.devices import DeviceMapping, Inventory
 from slipway.local.engine.address import Address
 from slipway.local.jobs.job_files import folder
 from slipway.local.jobs.options import Options
-from slipway.local.supervisor import site, supervisor
+from slipway.local.supervisor import machine_site, supervisor
 
 PROFILE = """\
 apiVersion: slipway.dev/v1alpha1
@@ -310,7 +310,7 @@ CHOSEN_GPUS = {
 @pytest.mark.parametrize(("options", "expected"), CHOSEN_GPUS.values(), ids=CHOSEN_GPUS)
 def test_gpus_are_chosen(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], expected: list[str]) -> None:
     monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
-    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    monkeypatch.setattr(machine_site, "_machine", machine_site._machine.__wrapped__)
     done = slipway("render", "--docker", "--name", "one", "--image", "app", *options, "--", "train")
     assert done.exit_code == 0, done.output
     commands = [shlex.split(one) for one in done.output.splitlines()]
@@ -343,7 +343,7 @@ NO_GPUS: Final = {
 @pytest.mark.parametrize(("given", "words"), NO_GPUS.values(), ids=NO_GPUS)
 def test_a_machine_without_gpus_says_so(monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], words: str) -> None:
     monkeypatch.setattr(Inventory, "read", lambda: Inventory())
-    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    monkeypatch.setattr(machine_site, "_machine", machine_site._machine.__wrapped__)
     done = slipway("render", "--docker", "--name", "one", "--image", "app", *given, "--", "train")
     assert done.exit_code == 2
     assert words in done.output
@@ -365,7 +365,7 @@ def test_devices_are_those_of_the_machine_of_the_engine(
     monkeypatch: pytest.MonkeyPatch, address: str, words: str | None
 ) -> None:
     monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
-    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    monkeypatch.setattr(machine_site, "_machine", machine_site._machine.__wrapped__)
     monkeypatch.setenv("DOCKER_HOST", address)
     given = ("render", "--docker", "--name", "one", "--image", "app", "--gpus", "1")
     done = slipway(*given, "--", "train")
@@ -379,7 +379,7 @@ def test_gpus_are_chosen_for_the_job_of_a_manifest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, given: tuple[str, ...], expected: list[str]
 ) -> None:
     monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
-    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    monkeypatch.setattr(machine_site, "_machine", machine_site._machine.__wrapped__)
     (tmp_path / "job.yaml").write_text(JOB.replace("PROFILE", fields))
     done = slipway("render", "--docker", "-f", str(tmp_path / "job.yaml"), "--gpus", *given)
     assert done.exit_code == 0, done.output
@@ -415,7 +415,7 @@ def test_gpus_that_the_job_of_a_manifest_cannot_get_are_refused(
 def test_all_gpus_are_those_of_the_vendor_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"intel": (DeviceNode("intel", 0, "/dev/dri/renderD128"),)}
     monkeypatch.setattr(Inventory, "read", lambda: Inventory({**FOUR_GPUS.devices, **own}))
-    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    monkeypatch.setattr(machine_site, "_machine", machine_site._machine.__wrapped__)
     given = ("--name", "one", "--image", "app", "--gpus", "all", "--gpu-vendor", "nvidia", "--", "train")
     assert "device=0,1,2,3" in slipway("render", "--docker", *given).output
 

@@ -13,7 +13,7 @@ from slipway.core.manifests.placement import Needs, suits
 from slipway.core.model.job import Settings
 from slipway.core.model.nodes import Node
 from slipway.core.model.reading import read_job
-from slipway.core.planner.contract.node_pools import choose
+from slipway.core.planner.contract.pool_pinning import choose
 from tests.controller.things import Time, job_json, node, pod
 
 JOB, OTHER = ("ns", "train"), ("ns", "other")

@@ -17,7 +17,7 @@ from slipway.core.model.job import Settings
 from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, Taint
 from slipway.core.model.site import Choice, Profile, Site
 from slipway.core.model.workload import Kueue
-from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.pool_pinning import NodePools
 from slipway.core.planner.contract.snapshot import Printed, Snapshot
 from slipway.core.planner.plan import plan
 from slipway.core.validation.acceptance import changed_since, resolve

@@ -45,7 +45,9 @@ def test_down_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_down_after_a_crash_in_the_middle_of_up(state_folder: Path) -> None:
     code = (
         "import os, signal\n"
-        "from slipway.devcluster import ClusterSpec, NativeProvider, Pool, images\n"
+        "from slipway.devcluster import ClusterSpec, NativeProvider, Pool\n"
+        "from slipway.devcluster.native import images\n"
+        "assert images.await_runtime\n"
         "images.await_runtime = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "NativeProvider().up(ClusterSpec(name='t-crash', pools=[Pool(kind='real', type='cpu')]))"
     )

@@ -7,11 +7,11 @@ import pytest
 from slipway.core.planner.state.observation import waiting_for
 from slipway.local.containers.container_state import Circumstances, Deletion
 from slipway.local.containers.host import Host, hosts, leftovers
+from slipway.local.conversion.containers_of_pod import LABEL_PART_OF, LABEL_PARTS
 from slipway.local.conversion.convert import Surroundings, containers
 from slipway.local.conversion.docker_run import ContainerRequest
-from slipway.local.conversion.parts import LABEL_PART_OF, LABEL_PARTS
-from slipway.local.conversion.sandbox import IMAGE, with_volumes
-from slipway.local.images.sandbox import program
+from slipway.local.conversion.pod_sandbox import IMAGE, with_volumes
+from slipway.local.images.sandbox_image import program
 from tests.local.pods import with_spec
 from tests.local.test_seen import CREATED, FINISHED, NEVER, STARTED
 

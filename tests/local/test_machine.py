@@ -7,8 +7,8 @@ from threading import Event, Thread
 import pytest
 
 from slipway.local.conversion.devices import Device, Inventory
-from slipway.local.supervisor import machine
-from slipway.local.supervisor.machine import Machine
+from slipway.local.supervisor import this_machine
+from slipway.local.supervisor.this_machine import Machine
 from tests.waiting import START_SECONDS
 
 CHIP = Inventory({"tpu": (Device("tpu", 0, "/dev/accel0"),)})
@@ -18,7 +18,7 @@ def test_a_machine_that_is_renamed_is_the_same_node(monkeypatch: pytest.MonkeyPa
     """As by DHCP, in another network. The pods of a supervisor are bound to the node of the former name."""
     here = Machine()
     for name in ("before", "after"):
-        monkeypatch.setattr(machine, "gethostname", lambda name=name: name)
+        monkeypatch.setattr(this_machine, "gethostname", lambda name=name: name)
         assert here.name == "before"
 
 
@@ -34,7 +34,7 @@ def test_a_machine_whose_clock_is_set_was_not_started_again(
 ) -> None:
     """The containers that run would be lost, as those of a Node that was created again after them."""
     booted, here = datetime(2026, 1, 1, 9, tzinfo=UTC), Machine()
-    monkeypatch.setattr(machine, "_BOOT_TIME", tmp_path / "stat")
+    monkeypatch.setattr(this_machine, "_BOOT_TIME", tmp_path / "stat")
     for said in (booted, booted + clock_is_set):
         (tmp_path / "stat").write_text(f"cpu 1 2 3\nbtime {said.timestamp():.0f}\n")
         found = here.booted_at()

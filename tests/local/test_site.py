@@ -7,7 +7,7 @@ import pytest
 
 from slipway.api.profile import GpuNodes
 from slipway.local.conversion.devices import Inventory
-from slipway.local.supervisor.site import GRACE_SECONDS, START_SECONDS, gpus, site
+from slipway.local.supervisor.machine_site import GRACE_SECONDS, START_SECONDS, gpus, site
 from tests.core.build import spec
 
 

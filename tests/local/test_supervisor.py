@@ -13,8 +13,8 @@ import pytest
 from slipway.local.engine.address import Address
 from slipway.local.jobs.job_files import JobFolder, folder
 from slipway.local.jobs.options import Options
-from slipway.local.supervisor.machine import Machine
 from slipway.local.supervisor.supervisor import TRIES, UNTOLD_SECONDS, Supervisor
+from slipway.local.supervisor.this_machine import Machine
 from tests.local_simulation.engine import refusal
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}

@@ -11,7 +11,7 @@ from slipway.api.places import FIRST, HEAD
 from slipway.core.model.parts import Body
 from slipway.local.conversion.convert import problems
 from slipway.local.conversion.field_forms import FORMS, NEEDED
-from slipway.local.conversion.table import ANSWERS, PARENTS, TABLE, Answer
+from slipway.local.conversion.field_table import ANSWERS, PARENTS, TABLE, Answer
 from slipway.local.conversion.unconvertible import UNKNOWN
 from tests.local.pods import pod, with_spec
 

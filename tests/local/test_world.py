@@ -10,8 +10,8 @@ import pytest
 from slipway.api.status import Attempt, SliceJobStatus
 from slipway.core.manifests.ray.cluster import HAS_JOINED
 from slipway.local.containers.container_state import Deletion
-from slipway.local.supervisor.world import NOT_FOLLOWED, REMOVAL_SHOWS_SECONDS
-from slipway.local.supervisor.world import World as Machine
+from slipway.local.supervisor.cache import NOT_FOLLOWED, REMOVAL_SHOWS_SECONDS
+from slipway.local.supervisor.cache import JobCache as Machine
 from tests.core.build import World
 from tests.local.test_hosts import head
 from tests.local.test_seen import FINISHED, STARTED, container

@@ -13,7 +13,7 @@ from slipway.local.conversion.devices import Device, Inventory
 from slipway.local.engine.address import Address
 from slipway.local.engine.errors import EngineUnavailable
 from slipway.local.jobs.job_files import JobFolder, NoSuchJob
-from slipway.local.supervisor.machine import Machine
+from slipway.local.supervisor.this_machine import Machine
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.engine import Engine
 from tests.local_simulation.fibers import Broken, Fiber, Pool, Process, Signal

@@ -13,9 +13,9 @@ from slipway.local.containers import container_state, host
 from slipway.local.jobs.job_files import JobFolder
 from slipway.local.supervisor import supervisor
 from slipway.local.supervisor.apply import Applier
+from slipway.local.supervisor.cache import JobCache
 from slipway.local.supervisor.creation import Creator
 from slipway.local.supervisor.removal import Remover
-from slipway.local.supervisor.world import World
 from tests.local_simulation.__main__ import main
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.history import History
@@ -90,7 +90,7 @@ def test_a_host_that_somebody_removes_while_the_engine_is_lost_is_missed(
         monkeypatch.setattr(Connection, "containers", interrupted)
         history.run()
     assert lost[0] != lost[1]
-    assert any("last charged: PodDeleted preemption" in line for line in history.lines)
+    assert any("attempt 0: preemption, PodDeleted" in line for line in history.lines)
 
 
 def test_the_command_says_how_fast_it_was(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,23 +113,23 @@ def nobody_waits_for_the_stop(patch: pytest.MonkeyPatch) -> None:
     """A container that is asked to stop counts as gone."""
 
     patch.setattr(Remover, "_stop_and_remove", lambda *_: None)
-    snapshot = World.snapshot
+    snapshot = JobCache.snapshot
 
-    def broken(self: World, job: Job) -> Any:
+    def broken(self: JobCache, job: Job) -> Any:
         for one in self.deletions:
             self.pods.pop(one, None)
         return snapshot(self, job)
 
-    patch.setattr(World, "snapshot", broken)
+    patch.setattr(JobCache, "snapshot", broken)
 
 
 def whatever_was_created_is_started(patch: pytest.MonkeyPatch) -> None:
     """Containers of attempts that have ended are started, too."""
 
     def broken(self: Applier, job: Job) -> bool:
-        for one in self._world.pods:
-            for found in self._world.host(one).due():
-                self._world.containers.start(found["Id"], self._folder.ray_token())
+        for one in self._cache.pods:
+            for found in self._cache.host(one).due():
+                self._cache.containers.start(found["Id"], self._folder.ray_token())
         return False
 
     patch.setattr(Applier, "start", broken)

@@ -16,7 +16,7 @@ from slipway.api import names
 from slipway.api.places import parse_pod_name
 from slipway.core.manifests.ray.cluster import HAS_JOINED, TOKEN_KEY
 from slipway.core.model.reading import NEVER_WRITTEN
-from slipway.local.conversion.parts import LABEL_PART_OF, SANDBOX
+from slipway.local.conversion.containers_of_pod import LABEL_PART_OF, SANDBOX
 from slipway.local.conversion.ray import TOKEN_PLACES
 from slipway.local.jobs.job_files import NAMESPACE, NoSuchJob
 from slipway.local.jobs.options import Options

@@ -14,7 +14,7 @@ from slipway.api.status import Phase
 from slipway.apiserver.connection import READ_SECONDS
 from slipway.controller.act.events import BURST, REFILL_SECONDS
 from slipway.core.explain.kubelet import START_REASONS
-from slipway.core.manifests.effective import hardware_of
+from slipway.core.manifests.accepted import hardware_of
 from slipway.core.model.job import Settings
 from slipway.core.validation.acceptance import resolve
 from tests.simulation.cluster import Cluster

@@ -43,11 +43,11 @@ from slipway.core.planner.diagnosis.evidence import Evidence
 from slipway.core.planner.diagnosis.facts import Facts
 from slipway.core.planner.lifecycle import (
     attempts,
-    budgets,
     creation,
     fencing,
     recreation,
     requests,
+    retries,
     rivals,
     start_timeout,
 )
@@ -133,8 +133,8 @@ def the_loudest_peer_is_blamed(patch: pytest.MonkeyPatch) -> None:
 
 def one_attempt_too_many(patch: pytest.MonkeyPatch) -> None:
     """A budget is used up one charge too late."""
-    limit_of = budgets.limit_of
-    patch.setattr(budgets, "limit_of", lambda budget, spec: limit_of(budget, spec) + 1)
+    limit_of = retries.limit_of
+    patch.setattr(retries, "limit_of", lambda budget, spec: limit_of(budget, spec) + 1)
 
 
 def charged_when_ended(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def charged_when_ended(patch: pytest.MonkeyPatch) -> None:
 
     def broken(draft: Draft, cause: Evidence) -> None:
         end(draft, cause)
-        draft.status = budgets.charged(draft.status, cause.ending.cause)
+        draft.status = retries.charged(draft.status, cause.ending.cause)
 
     patch.setattr(attempts, "end_as", broken)
 
@@ -165,12 +165,12 @@ def a_phase_that_was_never_set_tells_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def preemptions_count_as_failures(patch: pytest.MonkeyPatch) -> None:
     """Both are taken from one budget."""
-    charged = budgets.charged
+    charged = retries.charged
 
     def broken(status: SliceJobStatus, cause: Cause) -> SliceJobStatus:
         return charged(status, Cause.FAILURE if cause is Cause.PREEMPTION else cause)
 
-    patch.setattr(budgets, "charged", broken)
+    patch.setattr(retries, "charged", broken)
 
 
 def nobody_looks_before_a_timeout(patch: pytest.MonkeyPatch) -> None:
@@ -618,30 +618,30 @@ def preempted_jobs_wait(patch: pytest.MonkeyPatch) -> None:
         last = status.newest
         return last.end_time + timedelta(minutes=5) if last is not None and last.end_time is not None else None
 
-    patch.setattr(budgets, "next_try", broken)
+    patch.setattr(retries, "next_try", broken)
 
 
 def attempts_follow_each_other_at_once(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for backoff, nor for repairs."""
-    patch.setattr(budgets, "next_try", lambda *_, **__: None)
+    patch.setattr(retries, "next_try", lambda *_, **__: None)
 
 
 def a_job_ends_with_a_retry_left(patch: pytest.MonkeyPatch) -> None:
     """A budget counts as used up one charge too early."""
-    limit_of = budgets.limit_of
-    patch.setattr(budgets, "limit_of", lambda budget, spec: max(1, limit_of(budget, spec) - 1))
+    limit_of = retries.limit_of
+    patch.setattr(retries, "limit_of", lambda budget, spec: max(1, limit_of(budget, spec) - 1))
 
 
 def no_exit_code_ends_a_job(patch: pytest.MonkeyPatch) -> None:
     """Codes of retries.onExitCodes.fail are failures like others."""
-    ending_of = budgets.ending_of
-    patch.setattr(budgets, "ending_of", lambda attempt: replace(ending_of(attempt), final=False))
+    ending_of = retries.ending_of
+    patch.setattr(retries, "ending_of", lambda attempt: replace(ending_of(attempt), final=False))
 
 
 def a_job_that_was_preempted_has_failed(patch: pytest.MonkeyPatch) -> None:
     """Whichever budget is used up, the job says Failed."""
-    patch.setattr(budgets, "BUDGETS", tuple(replace(one, phase=Phase.FAILED) for one in budgets.BUDGETS))
-    patch.setattr(budgets, "_counts", lambda *_: True)
+    patch.setattr(retries, "BUDGETS", tuple(replace(one, phase=Phase.FAILED) for one in retries.BUDGETS))
+    patch.setattr(retries, "_counts", lambda *_: True)
 
 
 def nobody_says_where_it_failed(patch: pytest.MonkeyPatch) -> None:

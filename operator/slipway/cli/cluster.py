@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from slipway.cli.durations import Span
 from slipway.cli.images import INTERRUPTED, exit_codes
 from slipway.cli.interruption import interruptible
-from slipway.cli.span import Span
 from slipway.demo import images as example_images
 from slipway.devcluster import (
     Cluster,

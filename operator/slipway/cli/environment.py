@@ -11,7 +11,7 @@ from rich.table import Table
 from slipway.cli.common import USAGE, Failure
 from slipway.client.environment_listing import Listed, Listing, listing
 from slipway.client.model import JobState
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.model.job import UNKNOWN_OPERATOR
 from slipway.core.model.reading import read_job
 from slipway.core.validation.site import unknown_site_of

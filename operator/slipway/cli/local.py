@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from slipway.cli.common import code_of, retargeted, run
-from slipway.cli.machine import OPTIONS, OVERLAY, wishes_of
+from slipway.cli.engine_options import OPTIONS, OVERLAY, wishes_of
 from slipway.client.errors import SlipwayError
 from slipway.client.pictures.console import console
 from slipway.local.client.client import AsyncLocalClient
@@ -34,7 +34,7 @@ _HELP: Final = {
 
 
 def _verb(name: str) -> click.Command:
-    module = import_module(f"slipway.cli.{'change' if name in ('cancel', 'delete', 'resume', 'suspend') else name}")
+    module = import_module(f"slipway.cli.{'lifecycle' if name in ('cancel', 'delete', 'resume', 'suspend') else name}")
     command: click.Command = getattr(module, name if hasattr(module, name) else f"{name}_")
     return command
 

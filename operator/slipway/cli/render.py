@@ -13,7 +13,7 @@ from rich.text import Text
 from slipway.api.names import KIND
 from slipway.api.profile import PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, output_option, print_data, targeted
-from slipway.cli.machine import OPTIONS, wishes_of
+from slipway.cli.engine_options import OPTIONS, wishes_of
 from slipway.cli.submit import bodies_of, described, job_options, manifests
 from slipway.cli.value_sources import Value, values
 from slipway.client.manifests import kubectl_yaml

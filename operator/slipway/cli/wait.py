@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from slipway.cli.common import FAILED, run, say, some_jobs, targeted
-from slipway.cli.span import Span
+from slipway.cli.durations import Span
 from slipway.client.model import JobState
 from slipway.client.pictures.console import console
 from slipway.client.pictures.live import LiveView

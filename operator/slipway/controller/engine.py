@@ -18,8 +18,8 @@ from slipway.apiserver.watch import Event, Watcher
 from slipway.controller import debounce
 from slipway.controller.act.apply import Applier
 from slipway.controller.act.events import EventRecorder
-from slipway.controller.backoff import Failures
 from slipway.controller.clock import Clock
+from slipway.controller.error_pauses import Failures
 from slipway.controller.lease import Lease, LostLeadership
 from slipway.controller.observability import health
 from slipway.controller.observability.metrics import Metrics

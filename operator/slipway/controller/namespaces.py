@@ -20,7 +20,7 @@ from slipway.apiserver.errors import (
     TooManyRequests,
 )
 from slipway.apiserver.wire import JsonObject
-from slipway.controller.backoff import backoff
+from slipway.controller.error_pauses import backoff
 from slipway.controller.observability.health import Probes
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from slipway.core.model.job import Job
 from slipway.core.model.reading import read_status
 from slipway.core.model.site import NO_SITE
 from slipway.core.model.tenants import NOBODY, Tenants, Visitors
-from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.pool_pinning import NodePools
 from slipway.core.planner.contract.snapshot import Snapshot
 from slipway.core.validation.acceptance import template_hash
 

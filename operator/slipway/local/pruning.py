@@ -26,7 +26,7 @@ from slipway.local.jobs.job_files import (
     home_id,
 )
 from slipway.local.jobs.options import Options
-from slipway.local.supervisor.world import read
+from slipway.local.supervisor.cache import read
 
 Outcome = tuple[str, str]
 """What was to be removed, and why it is still there; empty when it is gone."""

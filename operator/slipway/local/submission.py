@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api import names
 from slipway.api.resources import amount
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.model.job import Job
 from slipway.core.model.parts import Body
 from slipway.core.validation.acceptance import accept, pod_factory
 from slipway.local.cancellation import Waiting
 from slipway.local.containers.containers import as_engine_errors, network_exists
+from slipway.local.conversion.containers_of_pod import all_containers, own_containers, worker_of
 from slipway.local.conversion.convert import (
     HOST_NETWORK,
     NETWORKS_WITHOUT_NAMES,
@@ -25,17 +26,16 @@ from slipway.local.conversion.convert import (
     problems,
 )
 from slipway.local.conversion.devices import KINDS, WHICHEVER, Assigned, DeviceMapping, GpuChoice, Inventory, Shortage
-from slipway.local.conversion.parts import all_containers, own_containers, worker_of
 from slipway.local.engine.address import Address, connect
 from slipway.local.images.building import lay_over
 from slipway.local.images.pulls import resolve
 from slipway.local.jobs import job_files
 from slipway.local.jobs.job_files import JobExists, folder
 from slipway.local.jobs.options import Options, extended_resources
+from slipway.local.supervisor.cache import SETTINGS, read
+from slipway.local.supervisor.container_context import surroundings
 from slipway.local.supervisor.supervisor import ensure_supervisor
-from slipway.local.supervisor.surroundings import surroundings
 from slipway.local.supervisor.workspaces import WorkspaceRefused, make_directories
-from slipway.local.supervisor.world import SETTINGS, read
 
 if TYPE_CHECKING:
     from docker import APIClient

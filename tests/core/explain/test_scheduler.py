@@ -19,7 +19,7 @@ from slipway.core.model.job import Job, Settings
 from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
 from slipway.core.model.pod_parts import PodCondition
 from slipway.core.model.tenants import Tenant, Tenants, Visitors
-from slipway.core.planner.contract.node_pools import NodePools, choose
+from slipway.core.planner.contract.pool_pinning import NodePools, choose
 from slipway.core.validation.acceptance import accept, pod_factory
 from slipway.core.vocabulary.reasons import COMING
 from tests.core.build import START, World

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from slipway.api.names import RAY_CONTAINER
 from slipway.api.places import HEAD
 from slipway.api.workspace import DataSets
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.model.job import Settings
 from slipway.core.model.site import UNKNOWN_SITE, Site
 from slipway.core.validation.acceptance import accept

@@ -13,8 +13,8 @@ from slipway.api.names import RAY_CONTAINER, WORKSPACE_CONTAINER
 from slipway.api.places import FIRST, HEAD
 from slipway.api.profile import ProfileSpec
 from slipway.api.workspace import WorkspaceVolume
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.manifests.containers import template_spec
-from slipway.core.manifests.effective import InvalidSpec
 from slipway.core.model.job import Settings
 from slipway.core.model.site import NO_CHART, UNKNOWN_SITE, Choice, Profile, Site
 from slipway.core.validation.acceptance import accept, pod_factory, resolve

@@ -14,7 +14,7 @@ from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, Gpu, GpuError, GpuSite
 from slipway.api.gpus import resolve as resolve_gpus
 from slipway.api.places import HEAD, worker
 from slipway.core.explain.scheduler import View, explain_unscheduled
-from slipway.core.manifests.effective import InvalidSpec, effective, hardware_of
+from slipway.core.manifests.accepted import InvalidSpec, effective, hardware_of
 from slipway.core.manifests.hardware import Hardware, Tpu
 from slipway.core.model.job import Settings
 from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint

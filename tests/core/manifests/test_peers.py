@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slipway.api import names
 from slipway.api.status import Coordinator
-from slipway.core.manifests.effective import effective
+from slipway.core.manifests.accepted import effective
 from slipway.core.manifests.peers import HOSTS_OF_A_SERVICE, Peers
 from slipway.core.model.job import Settings
 from slipway.core.model.parts import Body

@@ -7,7 +7,7 @@ import pytest
 
 from slipway.api import names
 from slipway.api.places import FIRST, Place, worker
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.manifests.merge import merged
 from slipway.core.manifests.runtime import workers
 from slipway.core.model.job import Settings

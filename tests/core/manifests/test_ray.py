@@ -9,7 +9,7 @@ import pytest
 
 from slipway.api.places import HEAD, Place, worker
 from slipway.api.status import Cause, Condition
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.manifests.ray import objects
 from slipway.core.model.container_states import ContainerState, ContainerStatus, Running, Terminated, Waiting
 from slipway.core.model.job import Settings

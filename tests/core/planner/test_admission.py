@@ -37,7 +37,7 @@ from slipway.core.planner.contract.actions import (
     Plan,
     Refresh,
 )
-from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.pool_pinning import NodePools
 from slipway.core.planner.contract.snapshot import Printed, Rejection, Snapshot
 from slipway.core.planner.plan import plan
 from slipway.core.planner.queue.kueue.admission import of_no_job

@@ -11,7 +11,7 @@ from slipway.api import crd
 from slipway.api.reading import read_spec
 from slipway.api.slicejob import CHANGEABLE, CHANGEABLE_WHILE_SUSPENDED, SliceJobSpec
 from slipway.client.environment_listing import listing
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.manifests.redact import redacted
 from slipway.core.model.job import Settings
 from slipway.core.model.site import Site

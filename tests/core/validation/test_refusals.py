@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.model.job import Settings
 from slipway.core.validation.acceptance import resolve, template_hash
 from tests.core.build import World, spec

@@ -10,8 +10,8 @@ from slipway.api.places import FIRST
 from slipway.api.profile import Defaults, ProfileSpec
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
 from slipway.api.status import AppliedDefaults, Attempt, DefaultValue, SliceJobStatus
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.manifests.containers import template_spec
-from slipway.core.manifests.effective import InvalidSpec
 from slipway.core.manifests.images import mirrored, pulled
 from slipway.core.model.job import Settings
 from slipway.core.model.site import CHART, NO_CHART, Choice, Profile, Site

@@ -22,7 +22,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client.manifests import kubectl_yaml
 from slipway.client.manifests.mounts import mounts
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.model.job import UNKNOWN_OPERATOR, Job, Settings
 from slipway.core.model.reading import read_job
 from slipway.core.model.site import NO_CHART, Choice, Profile

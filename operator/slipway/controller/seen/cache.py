@@ -24,7 +24,7 @@ from slipway.core.model.pods import Pod
 from slipway.core.model.tenants import Visitors
 from slipway.core.planner.contract.actions import EventRecord
 from slipway.core.planner.contract.freshness import EVER, Horizon
-from slipway.core.planner.contract.node_pools import NodePools, claim_over, doubts
+from slipway.core.planner.contract.pool_pinning import NodePools, claim_over, doubts
 from slipway.core.planner.contract.snapshot import KubeletLease, OwnDeletions, Rejection, Snapshot
 from slipway.core.planner.status.events import EventCursor, cursor_of, news
 

@@ -9,7 +9,7 @@ from itertools import chain
 
 from slipway.core.model.job import Key
 from slipway.core.model.nodes import Node, NodeGroup, group_of
-from slipway.core.planner.contract.node_pools import Claim
+from slipway.core.planner.contract.pool_pinning import Claim
 
 
 class OpenPools(Collection[str]):

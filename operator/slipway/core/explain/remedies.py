@@ -15,7 +15,7 @@ from slipway.api.status import SliceJobStatus
 from slipway.core.explain.candidates import Candidate, Ground, Kind, Obstacle, Request, request_of, said_alike, vacant
 from slipway.core.explain.preemption import HIGHEST, ORDINARY, Standing, bar
 from slipway.core.explain.wording import listed
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.model.job import Job, Settings
 
 _NOT_TO_TOLERATE: Final = ("node-role.kubernetes.io/", "node.kubernetes.io/", names.NODE_SPOT)

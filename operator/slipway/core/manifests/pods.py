@@ -9,9 +9,9 @@ from slipway.api import names
 from slipway.api.places import HEAD, Place, pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.core.manifests import environment, placement
+from slipway.core.manifests.accepted import Effective
 from slipway.core.manifests.containers import program, template_spec
 from slipway.core.manifests.directories import Directories, directories
-from slipway.core.manifests.effective import Effective
 from slipway.core.manifests.hardware import Hardware
 from slipway.core.manifests.images import mirrored
 from slipway.core.manifests.merge import merged

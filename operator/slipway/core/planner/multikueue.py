@@ -8,7 +8,7 @@ from typing import Final
 
 from slipway.api import names
 from slipway.api.status import SliceJobStatus
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.model.workload import FINISHED
 from slipway.core.planner.lifecycle import requests
 from slipway.core.planner.queue.kueue import admission

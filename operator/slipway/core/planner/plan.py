@@ -12,7 +12,7 @@ from typing import Final
 from slipway.api.places import FIRST, HEAD
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
-from slipway.core.manifests.effective import InvalidSpec, effective
+from slipway.core.manifests.accepted import InvalidSpec, effective
 from slipway.core.manifests.redact import foreign, named
 from slipway.core.model.job import Job
 from slipway.core.model.parts import Body

@@ -17,8 +17,8 @@ from slipway.api.names import GROUP
 from slipway.api.ray import HEAD_WORKERS_NEED_A_NAME
 from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, LONGEST_GRACE_SECONDS, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
+from slipway.core.manifests.accepted import Effective, InvalidSpec, effective, hardware_of, runtime_of
 from slipway.core.manifests.containers import template_spec
-from slipway.core.manifests.effective import Effective, InvalidSpec, effective, hardware_of, runtime_of
 from slipway.core.manifests.merge import malformed, without_nulls
 from slipway.core.manifests.pods import PodFactory
 from slipway.core.manifests.redact import printable

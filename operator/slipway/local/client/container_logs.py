@@ -18,7 +18,7 @@ from slipway.local.client.containers_as_pods import job_pods, kept_pods
 from slipway.local.client.errors import as_client_errors
 from slipway.local.containers.containers import Containers, EngineLost, EngineRefuses, Streams
 from slipway.local.containers.kept_logs import kept_log, lines_of
-from slipway.local.conversion.parts import Kind, Part
+from slipway.local.conversion.containers_of_pod import Kind, Part
 from slipway.local.engine.address import connect
 from slipway.local.engine.errors import EngineUnavailable
 from slipway.local.jobs import file_watch

@@ -10,7 +10,7 @@ from slipway.client.target import Target
 from slipway.core.model.job import Settings
 from slipway.local.jobs.job_files import NAMESPACE
 from slipway.local.submission import NO_WISHES, Wishes
-from slipway.local.supervisor.world import SETTINGS
+from slipway.local.supervisor.cache import SETTINGS
 
 if TYPE_CHECKING:
     from rich.console import Console

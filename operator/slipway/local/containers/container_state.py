@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from slipway.api import names
-from slipway.local.conversion.parts import is_head
+from slipway.local.conversion.containers_of_pod import is_head
 from slipway.local.jobs.job_files import NAMESPACE
 
 ENGINE_STOPPED: Final = "NodeShutdown"

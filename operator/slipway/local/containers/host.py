@@ -25,7 +25,7 @@ from slipway.local.containers.container_state import (
     start_failed,
     stopped_with_engine,
 )
-from slipway.local.conversion.parts import LABEL_PART_OF, SANDBOX, Kind, Part, is_head, parts_of
+from slipway.local.conversion.containers_of_pod import LABEL_PART_OF, SANDBOX, Kind, Part, is_head, parts_of
 
 
 @dataclass(frozen=True, slots=True)

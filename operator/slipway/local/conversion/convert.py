@@ -15,10 +15,7 @@ from slipway.api.resources import amount
 from slipway.core.manifests.merge import without_nulls
 from slipway.core.manifests.peers import HOSTNAMES_KEY, PROCESS_ADDRESSES_KEY
 from slipway.core.model.parts import Body
-from slipway.local.conversion.devices import KINDS, LABEL_DEVICES, NO_DEVICES, Assigned, DeviceMapping
-from slipway.local.conversion.docker_run import ContainerRequest, docker_run
-from slipway.local.conversion.expansion import expanded
-from slipway.local.conversion.parts import (
+from slipway.local.conversion.containers_of_pod import (
     ALWAYS,
     LABEL_PART_OF,
     LABEL_PARTS,
@@ -30,8 +27,11 @@ from slipway.local.conversion.parts import (
     own_containers,
     worker_of,
 )
+from slipway.local.conversion.devices import KINDS, LABEL_DEVICES, NO_DEVICES, Assigned, DeviceMapping
+from slipway.local.conversion.docker_run import ContainerRequest, docker_run
+from slipway.local.conversion.expansion import expanded
+from slipway.local.conversion.pod_sandbox import joined, sandbox, shared_volumes
 from slipway.local.conversion.ray import without_kubelet
-from slipway.local.conversion.sandbox import joined, sandbox, shared_volumes
 from slipway.local.conversion.security import security
 from slipway.local.conversion.unconvertible import Refusals, Unconvertible, refuse_by_table
 from slipway.local.conversion.variables import environment

@@ -10,8 +10,8 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.core.manifests.ray.cluster import TOKEN_FOLDER, TOKEN_VOLUME, worker_probes
 from slipway.core.model.parts import Body
-from slipway.local.conversion.parts import is_head
-from slipway.local.conversion.sandbox import VOLUMES
+from slipway.local.conversion.containers_of_pod import is_head
+from slipway.local.conversion.pod_sandbox import VOLUMES
 
 TOKEN_PLACES: Final = (TOKEN_FOLDER, f"{VOLUMES}/{TOKEN_VOLUME}")
 """Where a container, or the sandbox of a host, has the volume of the token."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 from slipway.api.words import LONGEST_SHOWN, shown
 from slipway.core.manifests.merge import MERGE_KEYS
 from slipway.local.conversion.field_forms import FORMS, NEEDED, OBJECT, OBJECTS, Form
-from slipway.local.conversion.table import ANSWERS, PARENTS, Answer
+from slipway.local.conversion.field_table import ANSWERS, PARENTS, Answer
 
 _EMPTY: Final[tuple[object, ...]] = (None, False, "", [], {})
 """Values that ask for nothing."""

@@ -36,10 +36,10 @@ from slipway.core.planner.contract.actions import (
 from slipway.core.planner.status.events import cursor_of, news
 from slipway.local.jobs.job_files import MAX_EVENTS, JobFolder, Outdated
 from slipway.local.jobs.options import Options
+from slipway.local.supervisor.cache import JobCache, read
 from slipway.local.supervisor.creation import Creator, Interrupted
-from slipway.local.supervisor.machine import at_once
 from slipway.local.supervisor.removal import Remover
-from slipway.local.supervisor.world import World, read
+from slipway.local.supervisor.this_machine import at_once
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +47,12 @@ log = logging.getLogger(__name__)
 class Applier:
     """Writes and does what the planner decided for one job."""
 
-    def __init__(self, folder: JobFolder, world: World, options: Options) -> None:
+    def __init__(self, folder: JobFolder, cache: JobCache, options: Options) -> None:
         self._folder = folder
-        self._world = world
-        self._pool = world.machine.pool()
-        self._creator = Creator(world, options, self._pool, folder.path.parent)
-        self.remover = Remover(folder, world, self._pool)
+        self._cache = cache
+        self._pool = cache.machine.pool()
+        self._creator = Creator(cache, options, self._pool, folder.path.parent)
+        self.remover = Remover(folder, cache, self._pool)
 
     def close(self) -> None:
         """Wait for what is under way."""
@@ -89,16 +89,16 @@ class Applier:
         roster = Roster.of(newest)
         fresh = [
             found["Id"]
-            for one, pod in self._world.pods.items()
+            for one, pod in self._cache.pods.items()
             if roster.is_current(pod) and not pod.ended and not pod.terminating
-            for found in self._world.host(one).due()
+            for found in self._cache.host(one).due()
         ]
         # A container without the token would have an empty volume in its place, which every user may write to.
         token = self._folder.ray_token() if fresh and job.spec is not None and job.spec.ray is not None else None
-        words = at_once(self._pool, lambda one: self._world.containers.start(one, token), fresh)
+        words = at_once(self._pool, lambda one: self._cache.containers.start(one, token), fresh)
         failed = {one: why for one, why in zip(fresh, words, strict=True) if why}
         for one, why in failed.items():
-            self._world.cannot_start(one, why)
+            self._cache.cannot_start(one, why)
         return bool(failed)
 
     def take_back(self) -> None:
@@ -106,16 +106,16 @@ class Applier:
 
         The program is not to blame, and another try would fail as soon: they are created again after a while.
         """
-        lacking = {pod: why for pod in self._world.pods if (why := self._world.host(pod).without_port)}
+        lacking = {pod: why for pod in self._cache.pods if (why := self._cache.host(pod).without_port)}
         if not lacking:
             return
         job = read(self._folder.read())
         active = None if job.deleting or job.status.attempt_ended else job.status.attempt
         for one, why in lacking.items():
-            if self._world.pods[one].attempt == active:
-                for found in self._world.host(one).containers:
-                    self._world.containers.remove(found["Id"])
-                self._world.take_back(one)
+            if self._cache.pods[one].attempt == active:
+                for found in self._cache.host(one).containers:
+                    self._cache.containers.remove(found["Id"])
+                self._cache.take_back(one)
                 self._creator.wait_for_port(job, why)
 
     def _write(self, plan: Plan, job: Job) -> Job:
@@ -123,12 +123,12 @@ class Applier:
         patch = status_patch(job, plan.status) if plan.status != job.status else {}
         kept = [attempt for action in plan.before if isinstance(action, KeepHistory) for attempt in action.attempts]
         if patch:
-            self._world.writes(job, plan.status)
+            self._cache.writes(job, plan.status)
         # The Events are written with the status, so what the one before says has been told.
         records = () if job.status_problem else news(cursor_of(job.status), plan.status, job.spec, job.site)
         if not (patch or kept or records):
             return job
-        at = self._world.clock()
+        at = self._cache.clock()
         with self._folder.changing(job.resource_version) as body:
             body["status"] = apply_merge_patch(body.get("status") or {}, patch)
             body["local"]["history"] += [
@@ -139,7 +139,7 @@ class Applier:
             body["local"]["engineSeen"] = at.isoformat()
             _tell(body["local"]["events"], records, plan.status, at)
         if patch:
-            self._world.status_written = at
+            self._cache.status_written = at
         for record in records:
             log.info("%s: %s", record.reason, record.message)
         return read(body, job)
@@ -153,7 +153,7 @@ class Applier:
                 self._creator.ensure_network(job)
             case CreateServices():
                 self._creator.ensure_network(job)
-                self._world.serves(action.attempt)
+                self._cache.serves(action.attempt)
             case CreatePods():
                 self._creator.create(action, job)
                 return True
@@ -164,7 +164,7 @@ class Applier:
                 return True
             case DeleteJob():
                 with self._folder.changing() as body:
-                    body["metadata"].setdefault("deletionTimestamp", rfc3339(self._world.clock()))
+                    body["metadata"].setdefault("deletionTimestamp", rfc3339(self._cache.clock()))
                 return True
             case Refresh():
                 # Every look asks the engine itself, so the next one is as fresh as can be.

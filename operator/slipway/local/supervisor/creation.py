@@ -24,17 +24,17 @@ from slipway.local.containers.containers import (
     image_id,
     network_exists,
 )
+from slipway.local.conversion.containers_of_pod import all_containers
 from slipway.local.conversion.convert import HOST_NETWORK, ContainerRequest, Surroundings, Unconvertible, containers
 from slipway.local.conversion.devices import LABEL_DEVICES, Assigned, Shortage, ids_of
-from slipway.local.conversion.parts import all_containers
-from slipway.local.conversion.sandbox import with_volumes
-from slipway.local.images.sandbox import ensure_sandbox_image
+from slipway.local.conversion.pod_sandbox import with_volumes
+from slipway.local.images.sandbox_image import ensure_sandbox_image
 from slipway.local.jobs.job_files import LABEL_HOME, home_id
 from slipway.local.jobs.options import Options
-from slipway.local.supervisor.machine import at_once
-from slipway.local.supervisor.surroundings import surroundings
+from slipway.local.supervisor.cache import SETTINGS, JobCache
+from slipway.local.supervisor.container_context import surroundings
+from slipway.local.supervisor.this_machine import at_once
 from slipway.local.supervisor.workspaces import WorkspaceRefused, make_directories
-from slipway.local.supervisor.world import SETTINGS, World
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +57,11 @@ class _Refused(Exception):
 class Creator:
     """Creates containers; what is refused is remembered for the next plan, and raised as Interrupted."""
 
-    def __init__(self, world: World, options: Options, pool: Executor, home: Path) -> None:
+    def __init__(self, cache: JobCache, options: Options, pool: Executor, home: Path) -> None:
         """`home` is the folder of all jobs."""
-        self._world = world
+        self._cache = cache
         self._home = home
-        self._containers = world.containers
+        self._containers = cache.containers
         self._options = options
         self._pool = pool
 
@@ -73,7 +73,7 @@ class Creator:
             for body in bodies:
                 containers(body, around)
             self._assigned(bodies, {})
-        self._world.checked, self._world.rejection = job.generation, None
+        self._cache.checked, self._cache.rejection = job.generation, None
 
     def create(self, action: CreatePods, job: Job) -> None:
         """Create the containers of these places; they are not started."""
@@ -85,7 +85,7 @@ class Creator:
             around = self._surroundings(job)
             for body in bodies:
                 make_directories(self._containers.api, body)
-            with self._world.machine.choosing_devices():
+            with self._cache.machine.choosing_devices():
                 assigned = self._assigned(bodies, self._used())
                 requests = [
                     containers(body, replace(around, devices=devices))
@@ -94,7 +94,7 @@ class Creator:
                 if any(beside for *beside, _ in requests):
                     ensure_sandbox_image(self._containers.api)
                 at_once(self._pool, lambda host: self._create_host(host, job), requests)
-        self._world.checked, self._world.rejection = job.generation, None
+        self._cache.checked, self._cache.rejection = job.generation, None
 
     def _create_host(self, requests: Sequence[ContainerRequest], job: Job) -> None:
         """Create the containers of a host; the worker is the last, so where there is one there are all."""
@@ -168,7 +168,7 @@ class Creator:
         return surroundings(job, accept(job, SETTINGS).resolved, self._options, self._network_of(job))
 
     def _assigned(self, bodies: list[Body], used: dict[str, str]) -> list[Assigned]:
-        return list(self._options.assigned(self._world.machine.inventory(), bodies, used))
+        return list(self._options.assigned(self._cache.machine.inventory(), bodies, used))
 
     def _used(self) -> dict[str, str]:
         """The devices that containers of any job have, and which job that is."""
@@ -210,7 +210,7 @@ class Creator:
 
     def _remember(self, job: Job, reason: str, message: str) -> None:
         log.warning("%s: %s", reason, message)
-        self._world.rejection = (job.generation, Rejection(message, self._world.clock(), reason))
+        self._cache.rejection = (job.generation, Rejection(message, self._cache.clock(), reason))
 
 
 def network_name(job: Job) -> str:

@@ -14,10 +14,10 @@ from slipway.local.containers.container_state import Deletion
 from slipway.local.containers.containers import EngineLost, EngineRefuses, remove_the_rest
 from slipway.local.containers.host import Host
 from slipway.local.containers.kept_logs import keep_log, stand_in
-from slipway.local.conversion.parts import Kind
+from slipway.local.conversion.containers_of_pod import Kind
 from slipway.local.jobs.job_files import JobFolder
-from slipway.local.supervisor.machine import at_once
-from slipway.local.supervisor.world import World
+from slipway.local.supervisor.cache import JobCache
+from slipway.local.supervisor.this_machine import at_once
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +27,10 @@ NO_GRACE: Final = 0
 class Remover:
     """Removes the containers of one job; each has its log in a file before it is gone."""
 
-    def __init__(self, folder: JobFolder, world: World, pool: Executor) -> None:
+    def __init__(self, folder: JobFolder, cache: JobCache, pool: Executor) -> None:
         self._folder = folder
-        self._world = world
-        self._containers = world.containers
+        self._cache = cache
+        self._containers = cache.containers
         self._pool = pool
         self._removals: dict[str, Future[None]] = {}
         self._logs: dict[str, Future[None]] = {}
@@ -38,10 +38,10 @@ class Remover:
 
     def keep_logs(self) -> None:
         """Have the log of every container that has ended written to a file."""
-        for one, pod in self._world.pods.items():
+        for one, pod in self._cache.pods.items():
             # A container that is being removed has its log kept before that.
             if pod.ended and one not in self._logs and one not in self._removals:
-                self._logs[one] = self._pool.submit(self._keep_log_of, self._world.host(one))
+                self._logs[one] = self._pool.submit(self._keep_log_of, self._cache.host(one))
 
     def finished(self) -> list[str]:
         """Containers whose removal is over; those that have failed are forgotten, so that they are decided again.
@@ -62,34 +62,34 @@ class Remover:
 
         Somebody else was removing it already, and has failed.
         """
-        self._forget(one for one in finished if one in self._world.pods)
+        self._forget(one for one in finished if one in self._cache.pods)
 
     def _forget(self, removals: Iterable[str]) -> None:
         for removal in removals:
             del self._removals[removal]
-            self._world.not_deleting(removal)
+            self._cache.not_deleting(removal)
 
     def remove_broken(self) -> bool:
         """Remove hosts of which somebody has removed a part; returns whether there were any.
 
         What is left of one whose worker is gone may run, and what the worker of another needs does not run.
         """
-        left = self._world.leftovers
-        broken = [pod for pod in self._world.pods if pod not in self._removals and self._world.host(pod).broken]
+        left = self._cache.leftovers
+        broken = [pod for pod in self._cache.pods if pod not in self._removals and self._cache.host(pod).broken]
         for found in left:
             log.info("%s is removed: it has no worker", found["Name"])
             self._containers.remove(found["Id"])
         for one in broken:
-            log.warning("%s is removed, because a part of it is gone", self._world.pods[one].metadata.name)
+            log.warning("%s is removed, because a part of it is gone", self._cache.pods[one].metadata.name)
             self.remove(one)
         return bool(left or broken)
 
     def end_sidecars(self) -> None:
         """Have sidecars stopped that nobody needs any more, as kubelets do."""
-        for pod in self._world.pods:
+        for pod in self._cache.pods:
             if pod in self._removals or (pod in self._ends and not self._ends[pod].done()):
                 continue
-            host = self._world.host(pod)
+            host = self._cache.host(pod)
             if host.over and host.running(Kind.SIDECAR, Kind.SANDBOX):
                 self._ends[pod] = self._pool.submit(self._end_sidecars, host, self._own_grace(pod, None))
 
@@ -102,7 +102,7 @@ class Remover:
     def remove_everything(self) -> None:
         """Remove what has ended, with the network of the job; the logs stay."""
         self.keep_logs()
-        at_once(self._pool, self.remove, list(self._world.pods))
+        at_once(self._pool, self.remove, list(self._cache.pods))
         remove_the_rest(self._containers.api, self._containers.uid)
 
     def delete(self, action: DeletePods) -> None:
@@ -112,9 +112,9 @@ class Remover:
                 continue
             own = pod.metadata.deletion_grace_period_seconds
             grace = action.grace_seconds if action.grace_seconds is not None else self._own_grace(one, own)
-            at = self._world.clock()
-            self._removals[one] = self._pool.submit(self._stop_and_remove, self._world.host(one), grace)
-            self._world.deleting(one, Deletion(at, grace))
+            at = self._cache.clock()
+            self._removals[one] = self._pool.submit(self._stop_and_remove, self._cache.host(one), grace)
+            self._cache.deleting(one, Deletion(at, grace))
 
     def _own_grace(self, container: str, known: int | None) -> int:
         found = self._containers.inspect(container) or {}
@@ -123,7 +123,7 @@ class Remover:
 
     def _chosen(self, action: DeletePods) -> Iterator[tuple[str, Pod]]:
         roster = Roster(action.attempt)
-        for one, pod in tuple(self._world.pods.items()):
+        for one, pod in tuple(self._cache.pods.items()):
             if not roster.is_current(pod) or pod.place in action.except_places:
                 continue
             wanted = action.head if pod.place.is_head else pod.place.slice in action.slices
@@ -142,7 +142,7 @@ class Remover:
         until = monotonic() + grace
         first = [host.id, *host.running(Kind.INIT, Kind.BESIDE)]
         # They wait for each other, which threads of the pool may not do that wait for threads of it.
-        with self._world.machine.pool() as pool:
+        with self._cache.machine.pool() as pool:
             at_once(pool, lambda one: self._containers.stop(one, grace), first)
         self._end_sidecars(host, until - monotonic())
 
@@ -150,8 +150,8 @@ class Remover:
         """Remove a container at once; one that runs is killed."""
         if (removal := self._removals.get(container)) is not None:
             removal.result()
-        elif container in self._world.pods:
-            self._remove_with_log(self._world.host(container))
+        elif container in self._cache.pods:
+            self._remove_with_log(self._cache.host(container))
 
     def _remove_with_log(self, host: Host) -> None:
         if (writing := self._logs.get(host.id)) is not None:

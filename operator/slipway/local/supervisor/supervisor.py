@@ -28,8 +28,8 @@ from slipway.local.engine.errors import EngineUnavailable
 from slipway.local.jobs.job_files import JobFolder, NoSuchJob, Unreadable, folder, folders
 from slipway.local.jobs.options import Options
 from slipway.local.supervisor.apply import Applier
-from slipway.local.supervisor.machine import THIS, Machine, News
-from slipway.local.supervisor.world import World, read
+from slipway.local.supervisor.cache import JobCache, read
+from slipway.local.supervisor.this_machine import THIS, Machine, News
 
 log = logging.getLogger(__name__)
 
@@ -75,21 +75,21 @@ class Supervisor:
         try:
             uid = str(self._folder.read()["metadata"]["uid"])
             self._note_reboot()
-            world, short = None, 0
+            cache, short = None, 0
             while True:
                 api = self._connected()
                 if short:
                     # Now, when it is noted that the engine is there: what ends meanwhile did not end with it.
                     self._machine.sleep(TRIES[min(short, len(TRIES)) - 1])
                 since = self._machine.now()
-                before, world = world, World(Containers(api, uid), self._machine, outages=self._folder.outages())
+                before, cache = cache, JobCache(Containers(api, uid), self._machine, outages=self._folder.outages())
                 if before is not None:
-                    world.remember(before)
+                    cache.remember(before)
                 try:
-                    self._look_after(world)
+                    self._look_after(cache)
                     return
                 except EngineLost as error:
-                    self._note(partial(self._folder.engine_lost, world.hung_up or self._machine.now()))
+                    self._note(partial(self._folder.engine_lost, cache.hung_up or self._machine.now()))
                     log.warning("the engine was lost: %s", error)
                     short = short + 1 if (self._machine.now() - since).total_seconds() < SHORT_SECONDS else 0
                 finally:
@@ -130,17 +130,17 @@ class Supervisor:
                 return api
         raise AssertionError("the pauses have no end")
 
-    def _look_after(self, world: World) -> None:
+    def _look_after(self, cache: JobCache) -> None:
         """Turn after turn until the job is settled, or the engine is lost."""
-        applier = Applier(self._folder, world, self._options)
+        applier = Applier(self._folder, cache, self._options)
         # What follows an earlier connection may find out late that this is over; it tells nobody any more.
         news = self._news = self._machine.news()
-        self._machine.thread("engine", partial(self._follow_engine, world, self._machine.now(), news))
+        self._machine.thread("engine", partial(self._follow_engine, cache, self._machine.now(), news))
         failures, changed = 0, set[str]()
         try:
             while True:
                 try:
-                    seconds = self._turn(world, applier, changed)
+                    seconds = self._turn(cache, applier, changed)
                     failures = 0
                 except (EngineLost, NoSuchJob):
                     raise
@@ -156,33 +156,33 @@ class Supervisor:
         finally:
             applier.close()
 
-    def _turn(self, world: World, applier: Applier, changed: set[str]) -> float | None:
+    def _turn(self, cache: JobCache, applier: Applier, changed: set[str]) -> float | None:
         """Decide and act once; returns after how many seconds to do it again, None for when there is news."""
         removed = applier.remover.finished()
-        world.observe(changed)
+        cache.observe(changed)
         applier.remover.forget_vain(removed)
         applier.take_back()
         if applier.remover.remove_broken():
-            world.observe(())
+            cache.observe(())
         applier.remover.keep_logs()
         applier.remover.end_sidecars()
         job = self._job = read(self._folder.read(), self._job)
-        decision = plan(world.snapshot(job), world.clock())
+        decision = plan(cache.snapshot(job), cache.clock())
         again = applier.apply(decision, job)
         job = self._job = read(self._folder.read(), job)
         if applier.start(job) or again:
             return 0.0
-        if self._settled(job, world, applier):
+        if self._settled(job, cache, applier):
             return _SETTLED
-        due = None if decision.wake_at is None else max(0.0, (decision.wake_at - world.clock()).total_seconds())
-        return min((one for one in (due, world.joining.due()) if one is not None), default=None)
+        due = None if decision.wake_at is None else max(0.0, (decision.wake_at - cache.clock()).total_seconds())
+        return min((one for one in (due, cache.joining.due()) if one is not None), default=None)
 
-    def _settled(self, job: Job, world: World, applier: Applier) -> bool:
+    def _settled(self, job: Job, cache: JobCache, applier: Applier) -> bool:
         """Whether nothing is left to do now; of a job that is deleted nothing is left at all."""
         over = job.status.final or job.deleting
-        if not over or any(pod.may_run for pod in world.pods.values()):
+        if not over or any(pod.may_run for pod in cache.pods.values()):
             return False
-        if world.pods:
+        if cache.pods:
             applier.remover.remove_everything()
             return False
         applier.remover.remove_everything()
@@ -204,12 +204,12 @@ class Supervisor:
         for _ in self._machine.changes(self._folder, self._stop):
             self._news.put(FILE)
 
-    def _follow_engine(self, world: World, since: datetime, news: News) -> None:
+    def _follow_engine(self, cache: JobCache, since: datetime, news: News) -> None:
         """Tell of what happens to the containers; have them looked at where the engine refuses to."""
         refused = False
         while self._news is news and not self._stop.is_set():
             try:
-                self._tell(world, since, news)
+                self._tell(cache, since, news)
             except EngineRefuses as error:
                 if not refused:
                     words = "the engine does not tell what happens to containers: they are looked at every %s s: %s"
@@ -220,16 +220,16 @@ class Supervisor:
                 continue
             except EngineLost as error:
                 log.info("%s", error)
-            world.hung_up = world.clock()
+            cache.hung_up = cache.clock()
             news.put(RECONNECTED)
             return
 
     @staticmethod
-    def _tell(world: World, since: datetime, news: News) -> None:
-        for event in world.containers.events(since):
+    def _tell(cache: JobCache, since: datetime, news: News) -> None:
+        for event in cache.containers.events(since):
             container = str(event.get("id") or event.get("Actor", {}).get("ID", ""))
             if event.get("Action") == "destroy" and (at := event.get("timeNano")):
-                world.destroyed(container, datetime.fromtimestamp(at / 1e9, UTC))
+                cache.destroyed(container, datetime.fromtimestamp(at / 1e9, UTC))
             news.put(container)
 
 

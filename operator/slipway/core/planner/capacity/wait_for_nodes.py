@@ -11,11 +11,11 @@ from slipway.api.status import Attempt, Phase, Result, SliceCounts
 from slipway.core.explain.kubelet import of_scheduler
 from slipway.core.explain.preemption import Standing
 from slipway.core.explain.scheduler import MAX_VISITS, View, explain_unscheduled
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.manifests.redact import foreign
 from slipway.core.model.pods import Pod
 from slipway.core.planner.contract.snapshot import Rejection
-from slipway.core.planner.lifecycle import attempts, budgets, recreation, rivals
+from slipway.core.planner.lifecycle import attempts, recreation, retries, rivals
 from slipway.core.planner.lifecycle.attempts import end_at_once, finish
 from slipway.core.planner.lifecycle.start_trouble import scale_up
 from slipway.core.planner.state.draft import Draft
@@ -148,7 +148,7 @@ def wait(draft: Draft) -> None:
         return
     # The time that it is kept must grow more slowly than the back-off, or this job's Pending pods take nodes that
     # another job released for an older one.
-    held_until = _last_progress(draft, attempt) + every * 2 ** (budgets.releases(draft.status) // 2)
+    held_until = _last_progress(draft, attempt) + every * 2 ** (retries.releases(draft.status) // 2)
     if draft.passed(held_until) and _stuck(draft) and draft.reached(held_until):
         _release_capacity(draft)
         return

@@ -14,7 +14,7 @@ from slipway.core.model.pods import Pod
 from slipway.core.model.roster import Roster
 from slipway.core.model.workload import Kueue
 from slipway.core.planner.contract.freshness import EVER, Horizon
-from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.pool_pinning import NodePools
 from slipway.core.vocabulary.reasons import (
     MISSING_OBJECTS,
     NAME_TAKEN,

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from slipway.api import names
-from slipway.core.manifests.effective import Effective
+from slipway.core.manifests.accepted import Effective
 from slipway.core.model.container_states import Terminated
 from slipway.core.model.nodes import Node, Taint
 from slipway.core.model.pod_parts import PodCondition

@@ -21,7 +21,7 @@ from slipway.core.planner.contract.actions import KeepHistory
 from slipway.core.planner.contract.freshness import MAX_NODE_READS, Step
 from slipway.core.planner.diagnosis.evidence import Evidence, told
 from slipway.core.planner.diagnosis.verdict import combined, first_cause, recorded, root_of
-from slipway.core.planner.lifecycle import budgets, fencing, start_timeout
+from slipway.core.planner.lifecycle import fencing, retries, start_timeout
 from slipway.core.planner.lifecycle.rivals import goes_first
 from slipway.core.planner.state.draft import Draft
 from slipway.core.planner.state.gate import Blocker
@@ -108,7 +108,7 @@ def _end_held(draft: Draft) -> bool:
         return False
     end_at_once(draft, held.ending, held.message)
     # Budgets that are not the job's would end it for good; the present ones count when the next attempt ends.
-    over = budgets.verdict(draft.status, draft.spec) if _knows_budgets(draft) else None
+    over = retries.verdict(draft.status, draft.spec) if _knows_budgets(draft) else None
     if over is not None:
         finish(draft, *over)
     return True
@@ -152,7 +152,7 @@ def end_at_once(draft: Draft, ending: Ending, message: str) -> None:
     if draft.active is None:
         return
     draft.update_attempt(end_time=draft.now, reason=ending.reason, message=message, cause=ending.cause)
-    draft.status = budgets.charged(draft.status, ending.cause)
+    draft.status = retries.charged(draft.status, ending.cause)
     draft.look()
 
 
@@ -214,8 +214,8 @@ def judge(draft: Draft) -> None:
             cause=cause.ending.cause, reason=cause.ending.reason, message=cause.message, root=root_of(cause)
         )
     charge = draft.status.attempts[0].cause or Cause.FAILURE
-    draft.status = budgets.charged(draft.status, charge)
-    if (end := budgets.verdict(draft.status, draft.spec)) is not None:
+    draft.status = retries.charged(draft.status, charge)
+    if (end := retries.verdict(draft.status, draft.spec)) is not None:
         # A suspension before the judgement has reset the time from which activeDeadlineSeconds count.
         draft.update(start_time=draft.status.start_time or draft.status.attempts[0].start_time)
         finish(draft, *end)
@@ -294,7 +294,7 @@ def begin_when_possible(draft: Draft) -> None:
 def _next_try(draft: Draft, *, contested: bool) -> datetime | None:
     if draft.gate.at_once:
         return None
-    due = budgets.next_try(draft.status, draft.spec, contested=contested)
+    due = retries.next_try(draft.status, draft.spec, contested=contested)
     if not contested or due is None or draft.status.waiting_since is None:
         return due
     # A job that has waited for timeouts.scheduleSeconds ends in its next attempt.

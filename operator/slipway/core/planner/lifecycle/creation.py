@@ -20,7 +20,7 @@ from slipway.core.planner.contract.actions import (
     DeleteHostLists,
 )
 from slipway.core.planner.contract.freshness import Step
-from slipway.core.planner.contract.node_pools import choose
+from slipway.core.planner.contract.pool_pinning import choose
 from slipway.core.planner.contract.snapshot import Rejection
 from slipway.core.planner.lifecycle import recreation
 from slipway.core.planner.lifecycle.attempts import end_at_once

@@ -6,7 +6,7 @@ from typing import Final
 
 from slipway.api.places import HEAD
 from slipway.api.status import MAX_HOSTS, ConditionType, Phase
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.manifests.placement import Needs, suits
 from slipway.core.manifests.pods import PodFactory
 from slipway.core.model.job import Job

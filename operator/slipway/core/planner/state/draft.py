@@ -8,7 +8,7 @@ from typing import Any, Final
 from slipway.api.places import parse_intervals
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Resolved, SliceJobStatus
-from slipway.core.manifests.effective import Effective, InvalidSpec
+from slipway.core.manifests.accepted import Effective, InvalidSpec
 from slipway.core.manifests.hardware import Hardware
 from slipway.core.manifests.peers import Peers
 from slipway.core.manifests.pods import PodFactory

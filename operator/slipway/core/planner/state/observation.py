@@ -10,7 +10,7 @@ from propcache.api import cached_property
 from slipway.api.places import HEAD, Place, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, ConditionType, HostState
-from slipway.core.manifests.effective import Effective
+from slipway.core.manifests.accepted import Effective
 from slipway.core.manifests.redact import foreign
 from slipway.core.model.pods import BEING_CREATED, CREATING, Pod
 from slipway.core.model.roster import NOT_BEGUN, Roster

@@ -20,7 +20,7 @@ from slipway.api.status import (
 from slipway.core.manifests.redact import brief
 from slipway.core.model.job import Job
 from slipway.core.planner.capacity import wait_for_nodes
-from slipway.core.planner.lifecycle import budgets, fencing
+from slipway.core.planner.lifecycle import fencing, retries
 from slipway.core.planner.lifecycle.start_trouble import trouble
 from slipway.core.planner.state.draft import Draft
 from slipway.core.planner.state.gate import Blocker
@@ -92,7 +92,7 @@ def _blocked(draft: Draft, attempt: Attempt | None, blocker: Blocker) -> tuple[P
     """What a job shows whose next attempt, or the creation of whose pods, is blocked."""
     if blocker.phase is not None:
         return blocker.phase, blocker.reason, blocker.message
-    due = budgets.next_try(draft.status, draft.spec) if attempt is not None and ending_of(attempt).held else None
+    due = retries.next_try(draft.status, draft.spec) if attempt is not None and ending_of(attempt).held else None
     if (
         attempt is not None
         and due is not None

@@ -8,7 +8,7 @@ from slipway.api.status import Attempt, ConditionType, Phase, PhaseKind, SliceJo
 from slipway.core.explain import kubelet, scheduler
 from slipway.core.model.site import NO_SITE, Site
 from slipway.core.planner.contract.actions import EventRecord
-from slipway.core.planner.lifecycle import budgets
+from slipway.core.planner.lifecycle import retries
 from slipway.core.validation.warnings import notices
 from slipway.core.vocabulary.charges import FAILURES, Charge, charge_of
 
@@ -68,5 +68,5 @@ def news(
 
 
 def _judged(attempt: Attempt, charge: Charge, status: SliceJobStatus, spec: SliceJobSpec) -> EventRecord:
-    words = f"attempt {attempt.number} ({budgets.count_of(status, charge, spec)}): {attempt.message}"
+    words = f"attempt {attempt.number} ({retries.count_of(status, charge, spec)}): {attempt.message}"
     return EventRecord(charge.event, words, warning=charge.budget is FAILURES, attempt=attempt)

@@ -5,7 +5,7 @@ from typing import Final
 
 from slipway.api import names
 from slipway.api.status import ConditionType
-from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.accepted import InvalidSpec
 from slipway.core.manifests.redact import printable
 from slipway.core.model.workload import QUOTA_RESERVED, Workload
 from slipway.core.planner.state.draft import Draft

@@ -11,7 +11,7 @@ import tarfile
 from typing import TYPE_CHECKING, Final
 
 from slipway.local.containers.containers import EngineRefuses, as_engine_errors, image_id
-from slipway.local.conversion.sandbox import IMAGE, PROGRAM
+from slipway.local.conversion.pod_sandbox import IMAGE, PROGRAM
 
 if TYPE_CHECKING:
     from docker import APIClient

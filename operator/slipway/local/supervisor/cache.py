@@ -22,10 +22,10 @@ from slipway.local.containers import container_state
 from slipway.local.containers.container_state import Circumstances, Deletion, Inspected
 from slipway.local.containers.containers import Containers
 from slipway.local.containers.host import Host, hosts, is_worker, leftovers, pod_of
-from slipway.local.conversion.parts import LABEL_PARTS
-from slipway.local.supervisor.machine import THIS, Machine
+from slipway.local.conversion.containers_of_pod import LABEL_PARTS
+from slipway.local.supervisor.machine_site import MACHINE, site
 from slipway.local.supervisor.ray_readiness import Joining
-from slipway.local.supervisor.site import MACHINE, site
+from slipway.local.supervisor.this_machine import THIS, Machine
 
 REMOVAL_SHOWS_SECONDS: Final = 0.3
 """How long after it was killed a container is looked at again: Podman says only then whether somebody removes it."""
@@ -56,7 +56,7 @@ def read(body: dict[str, Any], known: Job | None = None) -> Job:
 
 
 @dataclass
-class World:
+class JobCache:
     """The containers of a job as they were last seen, and what this process has done about them."""
 
     containers: Containers
@@ -103,7 +103,7 @@ class World:
         """The time of this machine."""
         return self.machine.now()
 
-    def remember(self, before: "World") -> None:
+    def remember(self, before: "JobCache") -> None:
         """Keep what was seen before the engine was lost: what is gone at the next look was there, and is missed.
 
         A container whose deletion was under way is not remembered: whether the engine did it, nobody can tell.

@@ -9,7 +9,7 @@ from slipway.apiserver.errors import (
     ServerError,
     TooManyRequests,
 )
-from slipway.controller.backoff import LONGEST_SECONDS, backoff
+from slipway.controller.error_pauses import LONGEST_SECONDS, backoff
 
 CASES = [
     ("a change of somebody else is followed at once", Conflict(409, "", ""), 1, 0.1),

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from slipway.api.resources import amount
 from slipway.core.model.parts import Body
+from slipway.local.conversion.containers_of_pod import LABEL_PART_OF, SANDBOX, all_containers
 from slipway.local.conversion.docker_run import ContainerRequest
-from slipway.local.conversion.parts import LABEL_PART_OF, SANDBOX, all_containers
 from slipway.local.conversion.unconvertible import Refusals
 from slipway.local.conversion.volumes import in_memory
 

@@ -10,7 +10,7 @@ from slipway.api.ledger import Account
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
 from slipway.core.accounting.spans import LOST
 from slipway.core.planner.contract.actions import CreatePods
-from slipway.core.planner.lifecycle.budgets import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, charged, next_try, verdict
+from slipway.core.planner.lifecycle.retries import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, charged, next_try, verdict
 from slipway.core.vocabulary.charges import CHARGES, charge_of
 from tests.core.build import START, World, actions_of, spec
 
